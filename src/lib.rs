@@ -1,0 +1,4 @@
+//! Windrow: runbook automation that survives crashes and undoes only what it did.
+
+pub mod id;
+pub mod time;

@@ -1,0 +1,4 @@
+//! The one integration-test binary: everything here runs against the library or the real `windrow` binary.
+#![expect(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
+
+mod layering;
