@@ -180,7 +180,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn sleeping_ends_when_the_moment_is_reached() {
         let clock = SystemClock::starting_at(Timestamp(1_000), 60.0);
-        let due = clock.after(Duration::from_secs(60));
+        let due = clock.after(Duration::from_mins(1));
         assert_eq!(due, Timestamp(2_000));
         clock.sleep_until(due).await;
         assert!(clock.now() >= due);
