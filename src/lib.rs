@@ -1,4 +1,5 @@
 //! Windrow: runbook automation that survives crashes and undoes only what it did.
 
 pub mod id;
+pub mod sim;
 pub mod time;

@@ -1,0 +1,151 @@
+//! What the API server and the controllers of the rehearsal cluster share: how an object is named, what a controller
+//! sees and what it answers. Controllers are pure: they look at a [`View`] and return [`Write`]s, so that the same
+//! ones can drive any API server.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::time::Timestamp;
+
+/// An API group and the plural name of a kind in it, for instance `kubevirt.io` and `virtualmachines`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resource {
+    /// The group; empty for the core group.
+    pub group: &'static str,
+    /// The plural, as it stands in a URL.
+    pub plural: &'static str,
+}
+
+/// Which object: its resource, namespace (empty for cluster-scoped kinds) and name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The kind.
+    pub resource: Resource,
+    /// The namespace; empty for a cluster-scoped kind.
+    pub namespace: Arc<str>,
+    /// The name.
+    pub name: Arc<str>,
+}
+
+impl Key {
+    /// Names an object.
+    pub fn new(resource: Resource, namespace: &str, name: &str) -> Self {
+        Self { resource, namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{} {}/{}", self.resource.plural, self.resource.group, self.namespace, self.name)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The objects of a cluster at one moment.
+pub trait View {
+    /// The object, or none.
+    fn get(&self, key: &Key) -> Option<Arc<Value>>;
+
+    /// All objects of a kind in name order, in one namespace or (`None`) everywhere.
+    fn list(&self, resource: Resource, namespace: Option<&str>) -> Vec<Arc<Value>>;
+}
+
+/// A change that a controller wants. Merge patches follow RFC 7386.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Write {
+    /// Create the object; it exists already: nothing happens.
+    Create(Resource, Value),
+    /// Merge into the object outside its status.
+    Patch(Key, Value),
+    /// Merge into the object's status. `Value` is the new content below `status`.
+    Status(Key, Value),
+    /// Delete, as a client would: finalizers hold it.
+    Delete(Key),
+    /// A Kubernetes event about an object; repeats of the same reason and message raise its count.
+    Event {
+        /// What it is about.
+        about: Key,
+        /// `Normal` or `Warning`.
+        kind: &'static str,
+        /// One CamelCase word.
+        reason: String,
+        /// The text.
+        message: String,
+        /// The component that says so, for instance `virt-controller`.
+        from: &'static str,
+    },
+}
+
+/// What a controller wants done about one object, and when it wants to look again though nothing changed.
+#[derive(Debug, Default)]
+pub struct Reconciled {
+    /// Changes, in order.
+    pub writes: Vec<Write>,
+    /// Look again at this moment at the latest.
+    pub again_at: Option<Timestamp>,
+}
+
+/// The circumstances of a reconciliation.
+pub struct Context<'a> {
+    /// The cluster.
+    pub view: &'a dyn View,
+    /// The time now.
+    pub now: Timestamp,
+    /// How many times shorter durations are than those of a real cluster. Timestamps are never changed.
+    pub speed: f64,
+    /// The faults that are switched on.
+    pub faults: &'a [Fault],
+}
+
+/// A controller of the platform. It holds no state: everything it needs is in the cluster.
+pub trait Controller: Send + Sync {
+    /// Its name, which is its field manager.
+    fn name(&self) -> &'static str;
+
+    /// Which object to reconcile when `changed` changed, if any.
+    fn concerns(&self, changed: &Key, object: &Value) -> Option<Key>;
+
+    /// What is to be done about the object called `key`, which may not exist.
+    fn reconcile(&self, context: &Context<'_>, key: &Key) -> Reconciled;
+}
+
+/// What an admission webhook sees.
+pub struct Admission<'a> {
+    /// The cluster before the write.
+    pub view: &'a dyn View,
+    /// The object's name.
+    pub key: &'a Key,
+    /// The object before, if it exists.
+    pub old: Option<&'a Value>,
+    /// Who writes (the field manager).
+    pub manager: &'a str,
+    /// The faults that are switched on.
+    pub faults: &'a [Fault],
+}
+
+/// A refusal in the form of the API: HTTP status, reason, message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// HTTP status.
+    pub code: u16,
+    /// The reason of the `Status` object, for instance `Conflict`.
+    pub reason: &'static str,
+    /// The message, as the real component words it.
+    pub message: String,
+}
+
+/// A fault that can be switched on for the cluster, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fault {
+    /// The name used on the command line.
+    pub name: &'static str,
+    /// What it does, in one sentence.
+    pub about: &'static str,
+}
