@@ -2,4 +2,5 @@
 //!
 //! It knows nothing of Windrow. `world` is the vocabulary that the API server and the controllers share.
 
+pub mod kinds;
 pub mod world;

@@ -66,8 +66,10 @@ pub enum Write {
     Patch(Key, Value),
     /// Merge into the object's status. `Value` is the new content below `status`.
     Status(Key, Value),
-    /// Delete, as a client would: finalizers hold it.
+    /// Delete, as a client would: finalizers hold it, and a pod on a node stays for its grace period.
     Delete(Key),
+    /// Delete with a grace period of zero, as the kubelet does when a pod's containers have ended.
+    DeleteNow(Key),
     /// A Kubernetes event about an object; repeats of the same reason and message raise its count.
     Event {
         /// What it is about.
@@ -116,6 +118,17 @@ pub trait Controller: Send + Sync {
     fn reconcile(&self, context: &Context<'_>, key: &Key) -> Reconciled;
 }
 
+/// What a request wants to do with the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Create it.
+    Create,
+    /// Replace or patch it, the status included.
+    Update,
+    /// Delete it.
+    Delete,
+}
+
 /// What an admission webhook sees.
 pub struct Admission<'a> {
     /// The cluster before the write.
@@ -124,6 +137,8 @@ pub struct Admission<'a> {
     pub key: &'a Key,
     /// The object before, if it exists.
     pub old: Option<&'a Value>,
+    /// `status` or empty.
+    pub subresource: &'a str,
     /// Who writes (the field manager).
     pub manager: &'a str,
     /// The faults that are switched on.
@@ -148,4 +163,46 @@ pub struct Fault {
     pub name: &'static str,
     /// What it does, in one sentence.
     pub about: &'static str,
+}
+
+/// A request to a subresource that the platform serves, for instance `start` of a virtual machine.
+pub struct Call<'a> {
+    /// The cluster.
+    pub view: &'a dyn View,
+    /// The object; its existence has not been checked.
+    pub key: &'a Key,
+    /// The subresource: the last part of the path.
+    pub name: &'a str,
+    /// The body, null if there was none.
+    pub body: &'a Value,
+    /// The time now.
+    pub now: Timestamp,
+    /// The faults that are switched on.
+    pub faults: &'a [Fault],
+}
+
+/// A call that was accepted.
+#[derive(Debug, PartialEq)]
+pub struct Answer {
+    /// What it changes, in order. The writes pass admission; the first refusal is the answer of the call.
+    pub writes: Vec<Write>,
+    /// The HTTP status; the answer has no body.
+    pub code: u16,
+}
+
+/// The platform that stands behind the API server: what is registered with it.
+#[derive(Clone)]
+pub struct Platform {
+    /// Its controllers.
+    pub controllers: Vec<Arc<dyn Controller>>,
+    /// The mutating webhooks in one: changes an object that is about to be created or updated.
+    pub mutate: fn(&Admission<'_>, &mut Value),
+    /// The validating webhooks in one: refuses what must not be stored. For a delete, `Value` is the object as it is.
+    pub validate: fn(&Admission<'_>, &Value, Operation) -> Result<(), Refusal>,
+    /// Serves the subresources of `subresources.kubevirt.io`.
+    pub subresource: fn(&Call<'_>) -> Result<Answer, Refusal>,
+    /// The objects of a cluster that is not started empty, in the order of their creation. A `status` is kept.
+    pub contents: fn(Timestamp) -> Vec<Value>,
+    /// The faults that it knows.
+    pub faults: &'static [Fault],
 }
