@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -106,10 +107,19 @@ pub struct Context<'a> {
     pub faults: &'a [Fault],
 }
 
+/// How late a controller usually is: long enough that a client sees the old status after a write.
+pub const CONTROLLER_LAG: Duration = Duration::from_millis(200);
+
 /// A controller of the platform. It holds no state: everything it needs is in the cluster.
 pub trait Controller: Send + Sync {
     /// Its name, which is its field manager.
     fn name(&self) -> &'static str;
+
+    /// How long after a change the controller notices it, on a real cluster. Changes meanwhile count as one, so a
+    /// status is always a little late, as clients must expect.
+    fn lag(&self) -> Duration {
+        CONTROLLER_LAG
+    }
 
     /// Which object to reconcile when `changed` changed, if any.
     fn concerns(&self, changed: &Key, object: &Value) -> Option<Key>;
