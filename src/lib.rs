@@ -1,5 +1,11 @@
 //! Windrow: runbook automation that survives crashes and undoes only what it did.
 
+pub mod action;
+pub mod definition;
+pub mod engine;
+pub mod failure;
 pub mod id;
+pub mod journal;
+pub mod plan;
 pub mod sim;
 pub mod time;

@@ -1,0 +1,7 @@
+//! From TOML to a validated [`Workflow`].
+
+pub mod expr;
+pub mod model;
+pub mod template;
+
+pub use model::Workflow;

@@ -1,0 +1,488 @@
+//! A validated workflow. Only the loader builds these values; whoever holds one may rely on L1 (no unknown names, no
+//! cycles, every expression compiles).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::definition::expr::Expr;
+use crate::definition::template::Template;
+use crate::failure::Bilingual;
+use crate::id::StepName;
+use crate::id::WorkflowName;
+
+/// A runbook as data: a graph of steps.
+#[derive(Debug, Clone)]
+pub struct Workflow {
+    /// Its name, which is the name of its file.
+    pub name: WorkflowName,
+    /// One line for people.
+    pub title: Bilingual,
+    /// What it does, and where it differs from the manual.
+    pub description: Option<Bilingual>,
+    /// What a caller gives.
+    pub inputs: BTreeMap<String, Input>,
+    /// Named targets.
+    pub objects: BTreeMap<String, Target>,
+    /// Named expressions, evaluated where they are used.
+    pub lets: BTreeMap<String, Expr>,
+    /// Keys of the locks that a run holds from start to end, as text templates.
+    pub locks: Vec<Template>,
+    /// How long to queue for the locks; `None` is without limit, zero refuses.
+    pub lock_wait: Option<Template>,
+    /// From lock acquisition to the end, rollback excluded.
+    pub timeout: Option<Template>,
+    /// Runs the child workflow `platform-gate` first.
+    pub destructive: bool,
+    /// Shows its plan to whoever starts it and asks.
+    pub confirm: bool,
+    /// The steps, in the order of the file.
+    pub steps: Vec<Step>,
+    /// Steps that run after everything else, whatever happened.
+    pub finally: Vec<Step>,
+    /// Conditions that must hold between two steps.
+    pub guards: Vec<Guard>,
+    /// What a run gives back.
+    pub outputs: BTreeMap<String, Template>,
+    /// The step whose verdict is that of the run.
+    pub verdict_of: Option<StepName>,
+    /// The workflow's own tests.
+    pub rehearsals: Vec<Rehearsal>,
+}
+
+impl Workflow {
+    /// The step or finally step of that name.
+    pub fn step(&self, name: &StepName) -> Option<&Step> {
+        self.steps.iter().chain(&self.finally).find(|step| step.name == *name)
+    }
+}
+
+/// What a caller gives to a workflow.
+#[derive(Debug, Clone)]
+pub struct Input {
+    /// The type, with its rules.
+    pub kind: InputKind,
+    /// For people.
+    pub description: Bilingual,
+    /// Used when the caller gives nothing; without it the input is required.
+    pub default: Option<serde_json::Value>,
+}
+
+/// The type of an input.
+#[derive(Debug, Clone)]
+pub enum InputKind {
+    /// A text, which must match the pattern from start to end.
+    String {
+        /// A regular expression.
+        pattern: Option<regex::Regex>,
+    },
+    /// An integer within bounds.
+    Int {
+        /// The least value.
+        min: Option<i64>,
+        /// The greatest value.
+        max: Option<i64>,
+    },
+    /// true or false.
+    Bool,
+    /// A duration such as `90s`, `2h30m`.
+    Duration,
+    /// One of some texts.
+    Enum(Vec<String>),
+    /// A list of texts, each of which must match the pattern.
+    List {
+        /// A regular expression.
+        pattern: Option<regex::Regex>,
+    },
+    /// A reference to a secret: `env:NAME`, `file:PATH` or `k8s:NAMESPACE/NAME/KEY`.
+    Secret,
+}
+
+/// Which objects of the cluster (L3).
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// `v1`, `kubevirt.io/v1`, …
+    pub api: Template,
+    /// The kind in CamelCase; never a short name.
+    pub kind: Template,
+    /// Where, for namespaced kinds.
+    pub namespace: Namespace,
+    /// Which ones.
+    pub select: Select,
+    /// An empty list is fine.
+    pub allow_empty: bool,
+    /// A kind that the server does not know counts as "no such object".
+    pub optional: bool,
+}
+
+/// The namespace of a target.
+#[derive(Debug, Clone)]
+pub enum Namespace {
+    /// A cluster-scoped kind, or the cluster's default namespace.
+    Unset,
+    /// That one.
+    Named(Template),
+    /// All of them.
+    All,
+}
+
+/// How a target picks objects.
+#[derive(Debug, Clone)]
+pub enum Select {
+    /// One object by name; null makes the whole target null.
+    Name(Template),
+    /// Several by name.
+    Names(Template),
+    /// By labels and by fields.
+    Match {
+        /// A label selector.
+        labels: Option<Template>,
+        /// A field selector.
+        fields: Option<Template>,
+    },
+    /// Every object.
+    All,
+}
+
+impl Select {
+    /// True if the target binds one object, false if it binds a list.
+    pub const fn is_single(&self) -> bool {
+        matches!(self, Self::Name(_))
+    }
+}
+
+/// One node of the graph, or one entry of a step's rollback list, which has the same keys (L9).
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Unique in the workflow; a rollback entry has the name of its step.
+    pub name: StepName,
+    /// One line for people.
+    pub title: Bilingual,
+    /// The steps before this one.
+    pub after: Vec<After>,
+    /// False: the step is skipped.
+    pub when: Option<Expr>,
+    /// Runs once for each item of a list.
+    pub for_each: Option<ForEach>,
+    /// A check over `items` of a verifying step.
+    pub covers: Option<Expr>,
+    /// The run goes on when this step failed.
+    pub continue_on_error: bool,
+    /// Where nothing before this step is undone any more.
+    pub commit: Option<Commit>,
+    /// The object that the step is about, bound as `object`.
+    pub target: Option<Target>,
+    /// Further objects, bound by name. The order is such that each uses only earlier ones.
+    pub reads: Vec<(String, Target)>,
+    /// Named expressions.
+    pub lets: BTreeMap<String, Expr>,
+    /// What is remembered of the world before the first attempt, bound as `captured`.
+    pub captures: BTreeMap<String, Expr>,
+    /// True: the step's effect is there already.
+    pub check: Option<Expr>,
+    /// An action that may be repeated without harm.
+    pub idempotent: bool,
+    /// What must hold before the action.
+    pub preconditions: Vec<Precondition>,
+    /// What the step does.
+    pub action: Action,
+    /// How failures are repeated.
+    pub retry: Retry,
+    /// Limit for one attempt's action.
+    pub attempt_timeout: Option<Template>,
+    /// Limit from the first read to the end, retries included.
+    pub timeout: Option<Template>,
+    /// What must become true after the action.
+    pub wait: Option<Wait>,
+    /// What later steps may read.
+    pub outputs: BTreeMap<String, Template>,
+    /// What undoes the step, in order.
+    pub rollback: Vec<Step>,
+    /// Only in a rollback entry: what is left when its `when` is false, as a text.
+    pub else_debt: Option<Template>,
+}
+
+/// An edge of the graph.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct After {
+    /// The earlier step.
+    pub step: StepName,
+    /// Also when it failed with `on_error = "continue"`, not only when it succeeded or was skipped.
+    pub on_any: bool,
+}
+
+/// Repetition over a list (L2).
+#[derive(Debug, Clone)]
+pub struct ForEach {
+    /// The list; evaluated once and journalled.
+    pub list: Expr,
+    /// The key of an item; the item itself where that is a scalar.
+    pub item_key: Option<Expr>,
+    /// How many items run at once.
+    pub max_parallel: u32,
+    /// How many items may fail.
+    pub max_failures: MaxFailures,
+    /// An empty list is fine.
+    pub allow_empty: bool,
+}
+
+/// How many items of a `for_each` may fail before the step fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MaxFailures {
+    /// At most so many.
+    Count(u32),
+    /// Any number: the step succeeds whatever its items do.
+    All,
+}
+
+/// Where undo ends (E6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Commit {
+    /// When the step has succeeded.
+    OnSuccess,
+    /// As soon as its first attempt starts.
+    OnStart,
+}
+
+/// A condition for the action.
+#[derive(Debug, Clone)]
+pub struct Precondition {
+    /// Must be true.
+    pub that: Expr,
+    /// What is wrong when it is not; a text template.
+    pub message: Template,
+    /// The same in Chinese.
+    pub message_zh: Option<Template>,
+    /// How long to wait for it; without it, unmet is a failure at once.
+    pub wait: Option<Template>,
+}
+
+/// What a step does: one of the actions of L10 with its arguments.
+#[derive(Debug, Clone)]
+pub struct Action {
+    /// Which action.
+    pub uses: ActionKind,
+    /// Its own keys (`merge`, `path`, `manifest`, …); see `definition::actions` for the table.
+    pub args: BTreeMap<String, Template>,
+    /// `assert`: what must hold. Other actions have none.
+    pub that: Option<Expr>,
+}
+
+/// The actions of L10.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "definition::actions describes each one")]
+pub enum ActionKind {
+    #[serde(rename = "k8s.get")]
+    K8sGet,
+    #[serde(rename = "k8s.list")]
+    K8sList,
+    #[serde(rename = "k8s.apply")]
+    K8sApply,
+    #[serde(rename = "k8s.create")]
+    K8sCreate,
+    #[serde(rename = "k8s.patch")]
+    K8sPatch,
+    #[serde(rename = "k8s.delete")]
+    K8sDelete,
+    #[serde(rename = "k8s.restore")]
+    K8sRestore,
+    #[serde(rename = "k8s.subresource")]
+    K8sSubresource,
+    #[serde(rename = "k8s.dry_run")]
+    K8sDryRun,
+    #[serde(rename = "k8s.logs")]
+    K8sLogs,
+    #[serde(rename = "k8s.raw")]
+    K8sRaw,
+    #[serde(rename = "k8s.wait")]
+    K8sWait,
+    #[serde(rename = "http")]
+    Http,
+    #[serde(rename = "tcp")]
+    Tcp,
+    #[serde(rename = "process")]
+    Process,
+    #[serde(rename = "sleep")]
+    Sleep,
+    #[serde(rename = "approval")]
+    Approval,
+    #[serde(rename = "assert")]
+    Assert,
+    #[serde(rename = "debt")]
+    Debt,
+    #[serde(rename = "workflow")]
+    Workflow,
+    /// An action that a program using this library registered under a name of its own: `ext.NAME`.
+    #[serde(rename = "ext")]
+    Extension,
+}
+
+/// How failures are repeated (E4).
+#[derive(Debug, Clone)]
+pub struct Retry {
+    /// Attempts in all, at least 1.
+    pub attempts: u32,
+    /// Before the second attempt; a duration.
+    pub delay: Template,
+    /// Each further delay is so many times the one before.
+    pub factor: f64,
+    /// The longest delay.
+    pub max_delay: Template,
+    /// Part of the delay that varies, 0 to 1.
+    pub jitter: f64,
+    /// A failed wait repeats the action as well.
+    pub wait: bool,
+    /// Between two attempts the rollback entries run.
+    pub undo: bool,
+}
+
+/// What must become true after the action (L5).
+#[derive(Debug, Clone)]
+pub struct Wait {
+    /// The object bound as `object`; the step's target if not set.
+    pub target: Option<Target>,
+    /// Further objects.
+    pub reads: Vec<(String, Target)>,
+    /// Named expressions.
+    pub lets: BTreeMap<String, Expr>,
+    /// Values whose changes are remembered.
+    pub tracks: BTreeMap<String, Expr>,
+    /// Numbers that rise while there is progress.
+    pub progress: Vec<Expr>,
+    /// How long without progress is a stall; a duration.
+    pub stall_after: Option<Template>,
+    /// A stall is a question to a person (true) or a failure (false).
+    pub stall_asks: bool,
+    /// First match wins. `until` and `fail_if` stand here as verdicts too.
+    pub verdicts: Vec<Verdict>,
+    /// The limit; a duration.
+    pub timeout: Template,
+}
+
+/// One possible end of a wait (L6).
+#[derive(Debug, Clone)]
+pub struct Verdict {
+    /// Its name: `until` and `fail_if` for the two short forms.
+    pub name: String,
+    /// When it applies.
+    pub when: Expr,
+    /// What follows.
+    pub outcome: Outcome,
+    /// How bad it is.
+    pub severity: Severity,
+    /// How long it must apply without a break; a duration.
+    pub stable_for: Option<Template>,
+    /// What follows if this still applies when time is up.
+    pub at_timeout: Option<AtTimeout>,
+    /// A text template for people.
+    pub message: Option<Template>,
+    /// The same in Chinese.
+    pub message_zh: Option<Template>,
+}
+
+/// What a verdict leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The wait is over, all is well.
+    Succeed,
+    /// The wait is over, the step failed.
+    Fail,
+    /// Not yet.
+    Wait,
+    /// A person decides.
+    Ask,
+    /// The action is repeated, within the step's attempts.
+    Retry,
+}
+
+/// How bad a verdict is; the order is that of "worst".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Good.
+    Ok,
+    /// Usable, with something left to do.
+    Warn,
+    /// Bad.
+    Bad,
+}
+
+/// What follows a verdict that still says "wait" when time is up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AtTimeout {
+    /// Accept it; with severity `warn` this is a debt.
+    Succeed,
+    /// Fail.
+    Fail,
+    /// Ask a person.
+    Ask,
+}
+
+/// A condition that must hold from the success of one step until another starts (L2).
+#[derive(Debug, Clone)]
+pub struct Guard {
+    /// Its place in the list, from 0.
+    pub index: u16,
+    /// What is watched.
+    pub reads: Vec<(String, Target)>,
+    /// Must be true.
+    pub that: Expr,
+    /// Begins when this step has succeeded.
+    pub from: StepName,
+    /// Ends when this step starts.
+    pub to: StepName,
+    /// A broken guard is a question to a person (true) or a failure (false).
+    pub asks: bool,
+    /// What is wrong when it is broken; a text template.
+    pub message: Option<Template>,
+    /// The same in Chinese.
+    pub message_zh: Option<Template>,
+}
+
+/// A test that a workflow carries (L15).
+#[derive(Debug, Clone)]
+pub struct Rehearsal {
+    /// Its name.
+    pub name: String,
+    /// The inputs of the run.
+    pub inputs: BTreeMap<String, serde_json::Value>,
+    /// YAML of the objects that exist besides the default ones.
+    pub fixture: Option<String>,
+    /// Faults that are switched on.
+    pub faults: Vec<String>,
+    /// What must come out.
+    pub expect: Expectation,
+}
+
+/// What a rehearsal expects; what is not set is not looked at.
+#[derive(Debug, Clone, Default)]
+pub struct Expectation {
+    /// The run's state.
+    pub state: Option<String>,
+    /// The run's verdict.
+    pub verdict: Option<String>,
+    /// The failure's code.
+    pub code: Option<String>,
+    /// The verdict's severity.
+    pub severity: Option<Severity>,
+    /// Objects that differ from the fixture by R5 afterwards, as `Kind namespace/name`.
+    pub left: Option<Vec<String>>,
+}
+
+impl fmt::Display for ActionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+impl FromStr for ActionKind {
+    type Err = serde::de::value::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::deserialize(serde::de::value::StrDeserializer::new(text))
+    }
+}

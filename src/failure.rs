@@ -1,0 +1,74 @@
+//! A failure as data: what happened to which object, what is known about the cause, what to do next.
+
+use serde::{Deserialize, Serialize};
+
+/// What a failure allows next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureClass {
+    /// The same attempt may succeed later; it had no effect.
+    Retryable,
+    /// Repeating it is useless.
+    Permanent,
+    /// It cannot be told whether it took effect: look at the world first.
+    Unknown,
+}
+
+/// Why something failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What may be done next.
+    pub class: FailureClass,
+    /// A stable code; `windrow explain CODE` tells more.
+    pub code: String,
+    /// One or more sentences naming the object.
+    pub message: String,
+    /// The known cause, from the knowledge files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Bilingual>,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<Bilingual>,
+    /// The least time to wait before a retry, in milliseconds, as the server asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+/// A text in English and, where there is one, Chinese.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Bilingual {
+    /// English.
+    pub en: String,
+    /// Chinese.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zh: Option<String>,
+}
+
+impl Failure {
+    /// A failure with a code and a message, cause and remedy unknown.
+    pub fn new(class: FailureClass, code: &str, message: impl Into<String>) -> Self {
+        Self {
+            class,
+            code: code.to_owned(),
+            message: message.into(),
+            cause: None,
+            remedy: None,
+            retry_after_ms: None,
+        }
+    }
+
+    /// A failure that repeating cannot mend.
+    pub fn permanent(code: &str, message: impl Into<String>) -> Self {
+        Self::new(FailureClass::Permanent, code, message)
+    }
+
+    /// A failure without effect that may pass.
+    pub fn retryable(code: &str, message: impl Into<String>) -> Self {
+        Self::new(FailureClass::Retryable, code, message)
+    }
+
+    /// A failure that may have taken effect.
+    pub fn unknown(code: &str, message: impl Into<String>) -> Self {
+        Self::new(FailureClass::Unknown, code, message)
+    }
+}

@@ -1,0 +1,5 @@
+//! The durable record of all runs.
+
+pub mod store;
+
+pub use store::Store;
