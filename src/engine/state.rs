@@ -106,7 +106,7 @@ pub struct UnitState {
     pub step_deadline: Option<Timestamp>,
     /// What it remembers of the world before.
     pub facts: Facts,
-    /// True from the first AttemptStarted on: undo must look at it.
+    /// True from the first `AttemptStarted` on: undo must look at it.
     pub attempted: bool,
     /// How the last attempt ended.
     pub end: Option<AttemptEnd>,
