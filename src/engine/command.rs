@@ -19,6 +19,7 @@ use crate::engine::unit::Block;
 use crate::engine::unit::UnitId;
 use crate::failure::Bilingual;
 use crate::failure::Failure;
+use crate::time::Timestamp;
 
 /// A request to a run. Reports of effects that the run does not wait for any more are refused, not applied.
 #[derive(Debug, Clone)]
@@ -26,8 +27,9 @@ use crate::failure::Failure;
 pub enum Command {
     /// The first command that a new process gives to a run: attempts without a result are Interrupted.
     Recover {
-        /// When writes of the former process can no longer arrive, by unit; the default is the attempt's deadline.
-        settle: Duration,
+        /// When writes of the former process can no longer arrive, where that is known better than by the
+        /// attempt's deadline: a process is found again by its mark, an action inside this process died with it.
+        settle: BTreeMap<UnitId, Timestamp>,
     },
     /// The run's turn for all its locks has come.
     GrantLocks,
@@ -77,16 +79,33 @@ pub enum Command {
 #[derive(Debug, Clone)]
 pub enum Opening {
     /// `when` is false.
-    Skip,
+    Skip {
+        /// `else_debt` of a rollback entry.
+        debt: Option<DebtDraft>,
+    },
     /// The items, keys unique.
     Items(Vec<Item>),
+}
+
+/// A debt that is not numbered yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DebtDraft {
+    /// What is left.
+    pub what: Bilingual,
+    /// Which objects.
+    pub objects: Vec<String>,
+    /// CEL that becomes true when it is gone, with what it reads, as written in the workflow.
+    pub gone_when: Option<Arc<Value>>,
 }
 
 /// What preparing a unit found (E2, 1 to 3).
 #[derive(Debug, Clone)]
 pub enum Preparation {
     /// `when` is false.
-    Skip,
+    Skip {
+        /// `else_debt` of a rollback entry.
+        debt: Option<DebtDraft>,
+    },
     /// `check` is true before the first attempt.
     Unchanged {
         /// What is remembered.
@@ -112,7 +131,7 @@ pub enum Preparation {
 /// All that is needed to start an attempt.
 #[derive(Debug, Clone)]
 pub struct Ready {
-    /// On the first attempt.
+    /// While the unit has none; facts that it has are never replaced.
     pub facts: Option<Facts>,
     /// The target as read.
     pub object: Option<ObjectVersion>,
@@ -133,8 +152,10 @@ pub struct Ready {
 pub enum Go {
     /// The action, by the executor.
     Act,
-    /// Nothing to execute: the attempt has ended already (`assert`, `k8s.wait`, `debt`).
+    /// Nothing to execute: the attempt has ended already (`assert`, `k8s.wait`).
     Done(AttemptEnd),
+    /// `debt`.
+    Debt(DebtDraft),
     /// `sleep`.
     Sleep(Duration),
     /// `approval`.

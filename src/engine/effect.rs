@@ -18,6 +18,13 @@ pub enum Effect {
         /// Which attempt.
         attempt: u32,
     },
+    /// The run stops: cancel the child workflow that this attempt started. The attempt still ends by its own report.
+    StopChild {
+        /// Which unit.
+        unit: UnitId,
+        /// Which attempt.
+        attempt: u32,
+    },
     /// Look at the world: did this attempt, whose result is unknown, take effect?
     Observe {
         /// Which unit.

@@ -107,9 +107,16 @@ pub struct InheritedUnit {
     /// The item's value.
     pub value: Option<Arc<Value>>,
     /// What it remembered of the world.
-    pub facts: Facts,
+    pub facts: Option<Facts>,
     /// How its last attempt ended; none if it started and nothing is known.
     pub end: Option<AttemptEnd>,
+    /// True if an attempt was started: what a commit point asks.
+    pub attempted: bool,
+    /// True if an attempt ended with something else than "unchanged": what an undo asks.
+    pub touched: bool,
+    /// How its wait ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<VerdictReached>,
     /// Its outputs, if it succeeded.
     pub outputs: Option<Arc<Value>>,
 }
@@ -171,8 +178,19 @@ pub enum AttemptEffect {
     Unattributed,
     /// It failed without effect.
     Failed(Failure),
+    /// A crash interrupted it, and observation shows that it had no effect: it is repeated outside of the policy.
+    NotDone,
     /// It cannot be told.
     Unknown(Failure),
+}
+
+/// Delays of a retry policy, evaluated, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetryDelays {
+    /// Before the second attempt.
+    pub delay_ms: u64,
+    /// The longest.
+    pub max_ms: u64,
 }
 
 /// The verdict that ended a wait.
@@ -187,7 +205,11 @@ pub struct VerdictReached {
     /// For people.
     pub message: Bilingual,
     /// What was read when it was confirmed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Blob>,
+    /// Why the attempt failed, for the outcomes `fail` and `retry`; its class says whether it may be repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
 }
 
 /// A value that a wait tracks.
@@ -306,6 +328,8 @@ pub enum Event {
         /// When an unanswered attempt is given up and observed.
         deadline: Timestamp,
         step_deadline: Option<Timestamp>,
+        /// Set if the policy allows more than one attempt.
+        retry: Option<RetryDelays>,
     },
     /// The process behind an attempt exists and waits at its gate.
     ProcessStarted { unit: UnitId, attempt: u32, process: ProcessMark },
@@ -403,6 +427,19 @@ pub struct WaitNote {
     /// The verdict that applies, and how often in a row a confirmed read said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applies: Option<Applies>,
+    /// The targets were lost from sight, or are in sight again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sight: Option<Sight>,
+}
+
+/// Whether a wait sees its targets. Time out of sight counts for the deadline only (E7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sight {
+    /// Nothing was read since then.
+    Lost(Timestamp),
+    /// They are read again.
+    Regained,
 }
 
 /// A verdict that applies but must be stable.

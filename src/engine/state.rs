@@ -1,12 +1,14 @@
-//! A run as the fold of its events.
+//! A run as the fold of its events. Only `apply` changes it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::engine::ask::Ask;
+use crate::engine::ask::AskReason;
+use crate::engine::ask::Choice;
+use crate::engine::event::Actor;
 use crate::engine::event::Applies;
 use crate::engine::event::AttemptEnd;
 use crate::engine::event::Created;
@@ -14,7 +16,9 @@ use crate::engine::event::Debt;
 use crate::engine::event::Facts;
 use crate::engine::event::Finished;
 use crate::engine::event::Item;
+use crate::engine::event::ObjectVersion;
 use crate::engine::event::ProcessMark;
+use crate::engine::event::RetryDelays;
 use crate::engine::event::SkipReason;
 use crate::engine::event::Track;
 use crate::engine::event::VerdictReached;
@@ -35,24 +39,36 @@ pub struct RunState {
     pub id: RunId,
     /// Position of its last event.
     pub seq: Seq,
+    /// Time of its last event.
+    pub updated_at: Timestamp,
     /// How it began.
     pub created: Created,
     /// When it began.
     pub created_at: Timestamp,
     /// When it got its locks, and its own deadline.
     pub granted: Option<(Timestamp, Option<Timestamp>)>,
-    /// The blocks that have begun.
-    pub blocks: BTreeMap<Block, BlockState>,
+    /// The steps that have begun or were skipped; finally steps too.
+    pub steps: BTreeMap<StepName, BlockState>,
+    /// The rollback entries that have begun or were skipped.
+    pub undos: BTreeMap<Block, BlockState>,
+    /// Units that have begun and not ended. The run is quiet when there are none.
+    pub open_units: u32,
     /// Undo: begun when, and why; none while it goes forward.
     pub rollback: Option<RollbackState>,
     /// Somebody asked it to stop.
     pub cancel_requested: bool,
+    /// A person's answer that ends the run.
+    pub abandoned: Option<Abandoned>,
     /// Since when it is paused.
     pub paused_at: Option<Timestamp>,
+    /// Since when its own deadline stands still, because it is paused or asks (E7).
+    pub stopped_at: Option<Timestamp>,
     /// Open questions.
     pub asks: Vec<Ask>,
     /// Questions so far.
     pub asks_total: u32,
+    /// Answers so far.
+    pub answers: Vec<Answered>,
     /// Debts that are open.
     pub debts: Vec<Debt>,
     /// Debts so far.
@@ -61,11 +77,13 @@ pub struct RunState {
     pub warnings: Vec<(Option<StepName>, Failure)>,
     /// Remarks, with their time and author.
     pub notes: Vec<(Timestamp, Arc<str>, String)>,
-    /// Guards that somebody answered for, or that broke.
-    pub broken_guards: Vec<u16>,
+    /// Guards that broke.
+    pub broken_guards: Vec<Broken<u16>>,
+    /// Locks that somebody took away.
+    pub broken_locks: Vec<Broken<Arc<str>>>,
     /// How it ended, and when.
     pub finished: Option<(Timestamp, Finished)>,
-    /// Units in the order in which they ended: the reverse is the order of undo.
+    /// Units of steps in the order in which they ended: the reverse is the order of undo.
     pub completed: Vec<UnitId>,
 }
 
@@ -76,8 +94,45 @@ pub struct RollbackState {
     pub since: Timestamp,
     /// Why; none if somebody cancelled.
     pub failure: Option<Failure>,
-    /// Step items that are done with: compensated (true) or left as they are.
-    pub undone: BTreeMap<UnitId, bool>,
+    /// Step items that are done with: compensated (none), or left as they are for that reason.
+    pub undone: BTreeMap<UnitId, Option<Bilingual>>,
+}
+
+/// Somebody answered that the run is to fail.
+#[derive(Debug, Clone)]
+pub struct Abandoned {
+    /// What the question was about.
+    pub failure: Failure,
+    /// True if nothing (more) is to be undone.
+    pub leave: bool,
+}
+
+/// A question that was answered.
+#[derive(Debug, Clone)]
+pub struct Answered {
+    /// The question's number.
+    pub id: u32,
+    /// Who asked.
+    pub unit: Option<UnitId>,
+    /// Why.
+    pub reason: AskReason,
+    /// The answer.
+    pub choice: Choice,
+    /// Who answered; none if the default was taken at expiry.
+    pub by: Option<Actor>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A guard or lock that does not hold any more.
+#[derive(Debug, Clone)]
+pub struct Broken<T> {
+    /// Which.
+    pub what: T,
+    /// For people.
+    pub message: Bilingual,
+    /// The run has drawn its consequence: a question or the rollback.
+    pub handled: bool,
 }
 
 /// A block that has begun.
@@ -87,8 +142,16 @@ pub struct BlockState {
     pub skipped: Option<SkipReason>,
     /// The items of a `for_each`; none for a plain block.
     pub items: Option<Vec<Item>>,
-    /// The units that have begun, by item (an empty key for a plain block).
+    /// Items that an earlier run began.
+    pub inherited: Vec<Item>,
+    /// The units that have begun, by item (an empty key for a plain block, and for the opening of a `for_each`).
     pub units: BTreeMap<Arc<str>, UnitState>,
+    /// Units that have begun and not ended.
+    pub open: u32,
+    /// Units that failed or were cancelled.
+    pub failed: u32,
+    /// Position of the first item that has no unit yet.
+    pub next: usize,
 }
 
 /// A unit that has begun.
@@ -98,17 +161,27 @@ pub struct UnitState {
     pub phase: Phase,
     /// The attempt that runs or ran; 0 before the first.
     pub attempt: u32,
+    /// Tries that failed and were scheduled again: what the retry policy counts.
+    pub retries: u32,
     /// When it began.
     pub started_at: Timestamp,
     /// When it ended.
     pub finished_at: Option<Timestamp>,
     /// Its `timeout`, absolute.
     pub step_deadline: Option<Timestamp>,
-    /// What it remembers of the world before.
-    pub facts: Facts,
-    /// True from the first `AttemptStarted` on: undo must look at it.
+    /// What it remembers of the world before; none until an event says it.
+    pub facts: Option<Facts>,
+    /// The target as read before the last attempt.
+    pub object: Option<ObjectVersion>,
+    /// SHA-256 of the last attempt's rendered request.
+    pub request: Option<Arc<str>>,
+    /// Delays of its retry policy, if there is one.
+    pub retry: Option<RetryDelays>,
+    /// True from the first `AttemptStarted` on.
     pub attempted: bool,
-    /// How the last attempt ended.
+    /// True once an attempt ended with something else than "unchanged".
+    pub touched: bool,
+    /// How the last attempt ended; none while it runs.
     pub end: Option<AttemptEnd>,
     /// How the wait ended.
     pub verdict: Option<VerdictReached>,
@@ -118,7 +191,7 @@ pub struct UnitState {
     pub failure: Option<Failure>,
 }
 
-/// Where a unit is.
+/// Where a unit is. The diagram is in [`crate::engine`].
 #[derive(Debug, Clone)]
 pub enum Phase {
     /// A precondition is not met, until `deadline`.
@@ -144,6 +217,8 @@ pub enum Phase {
         /// The process behind it.
         process: Option<ProcessMark>,
     },
+    /// The attempt failed: whether it is repeated follows from the policy.
+    Failing,
     /// The next attempt is due.
     Backoff {
         /// When.
@@ -154,12 +229,14 @@ pub enum Phase {
         /// Until when.
         due: Timestamp,
     },
-    /// The durations of its wait are to be evaluated.
-    Arming,
+    /// The action is over. Its wait is to be armed or, without one, its outputs are to be evaluated.
+    Acted,
     /// It waits.
     Waiting(Box<WaitState>),
     /// A person is asked; where it goes on depends on the answer.
     Asking {
+        /// Since when: its deadlines stand still.
+        since: Timestamp,
         /// The wait that was interrupted by the question, if any.
         wait: Option<Box<WaitState>>,
     },
@@ -176,7 +253,7 @@ pub enum UnitOutcome {
     Succeeded,
     /// It failed.
     Failed,
-    /// Its `when` is false, for a rollback entry or by a person's decision.
+    /// A person decided to go on without it.
     Skipped,
     /// It was stopped.
     Cancelled,
@@ -193,16 +270,112 @@ pub struct WaitState {
     pub limits: WaitLimits,
     /// `track.*`.
     pub tracks: BTreeMap<String, Track>,
-    /// The best numbers of `progress` so far.
+    /// The numbers of `progress` as last noted.
     pub progress: Vec<Option<f64>>,
-    /// When there was progress last.
+    /// The highest that each of them was.
+    pub best: Vec<Option<f64>>,
+    /// When there was progress last, time out of sight left out.
     pub progress_at: Timestamp,
     /// uid of each object seen, by name.
     pub seen: BTreeMap<String, Arc<str>>,
     /// Why it is not over.
     pub reason: String,
+    /// When something was noted last.
+    pub noted_at: Timestamp,
     /// The verdict that applies but must be stable.
     pub applies: Option<Applies>,
+    /// Since when its targets are out of sight.
+    pub lost_at: Option<Timestamp>,
+    /// The verdict for which a person said "wait": it asks again only when time is up.
+    pub quiet: Option<u16>,
+}
+
+impl RunState {
+    /// A step's or rollback entry's state, once it has begun.
+    pub fn block(&self, block: &Block) -> Option<&BlockState> {
+        match &block.undo {
+            None => self.steps.get(&block.step),
+            Some(_) => self.undos.get(block),
+        }
+    }
+
+    /// A unit's state, once it has begun.
+    pub fn unit(&self, unit: &UnitId) -> Option<&UnitState> {
+        self.block(&unit.block)?.units.get(unit.item.as_deref().unwrap_or(""))
+    }
+
+    /// Each unit that has begun and not ended, steps before rollback entries.
+    pub fn open(&self) -> impl Iterator<Item = (UnitId, &UnitState)> {
+        let steps = self.steps.iter().filter(|(_, block)| block.open > 0);
+        let steps = steps.map(|(step, block)| (Block::forward(step.clone()), block));
+        let undos = self.undos.iter().filter(|(_, block)| block.open > 0);
+        let undos = undos.map(|(block, state)| (block.clone(), state));
+        steps.chain(undos).flat_map(|(block, state)| {
+            let open = state.units.iter().filter(|(_, unit)| !unit.is_done());
+            open.map(move |(key, unit)| {
+                let item = (!key.is_empty()).then(|| key.clone());
+                (block.clone().unit(item), unit)
+            })
+        })
+    }
+
+    /// True once nothing new may start forward.
+    pub const fn is_stopping(&self) -> bool {
+        self.rollback.is_some() || self.cancel_requested
+    }
+
+    /// True if it is only there to undo an earlier run.
+    pub fn is_rollback_only(&self) -> bool {
+        self.created.inherited.as_ref().is_some_and(|inherited| inherited.rollback_only)
+    }
+
+    /// The open question of that unit.
+    pub fn ask_of(&self, unit: &UnitId) -> Option<&Ask> {
+        self.asks.iter().find(|ask| ask.unit.as_ref() == Some(unit))
+    }
+
+    /// True if the run as a whole asks: nothing starts until somebody answers.
+    pub fn asks_as_a_whole(&self) -> bool {
+        self.asks.iter().any(|ask| ask.unit.is_none())
+    }
+}
+
+impl BlockState {
+    /// The value of an item, of this run or the one that it continues.
+    pub fn item(&self, key: &str) -> Option<&Item> {
+        let items = self.items.iter().flatten().chain(&self.inherited);
+        items.into_iter().find(|item| &*item.key == key)
+    }
+}
+
+impl UnitState {
+    /// True if it has ended.
+    pub const fn is_done(&self) -> bool {
+        matches!(self.phase, Phase::Done(_))
+    }
+
+    /// How it ended, if it has.
+    pub const fn outcome(&self) -> Option<UnitOutcome> {
+        match self.phase {
+            Phase::Done(outcome) => Some(outcome),
+            Phase::Pending { .. }
+            | Phase::Preparing
+            | Phase::Acting { .. }
+            | Phase::Observing { .. }
+            | Phase::Failing
+            | Phase::Backoff { .. }
+            | Phase::Sleeping { .. }
+            | Phase::Acted
+            | Phase::Waiting(_)
+            | Phase::Asking { .. }
+            | Phase::Concluding => None,
+        }
+    }
+
+    /// True if it may have changed the world: an undo must look at it.
+    pub const fn may_have_effect(&self) -> bool {
+        self.touched || (self.attempted && self.end.is_none())
+    }
 }
 
 /// A run's state, as people and programs see it (design.md section 2).
@@ -227,6 +400,3 @@ impl RunStatus {
         matches!(self, Self::Succeeded | Self::Failed | Self::RolledBack | Self::Cancelled)
     }
 }
-
-/// How long writes of a dead process can still arrive when nothing better is known.
-pub const SETTLE_DEFAULT: Duration = Duration::from_secs(30);
