@@ -1,4 +1,6 @@
 //! The one integration-test binary: everything here runs against the library or the real `windrow` binary.
 #![expect(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
 
+mod conformance;
 mod layering;
+mod support;
