@@ -5,6 +5,7 @@
 
 mod access;
 mod apply;
+mod defaults;
 mod deletion;
 mod discovery;
 mod events;
@@ -89,6 +90,7 @@ checks! {
         unknown_fields_are_dropped_warned_about_or_refused,
         a_missing_object_is_not_found,
         a_stale_replacement_conflicts,
+        of_two_writers_of_one_version_one_wins,
         a_replacement_without_a_version_is_unconditional_for_core_kinds_only,
         a_replacement_of_another_uid_conflicts,
         a_write_that_changes_nothing_keeps_the_version,
@@ -97,6 +99,15 @@ checks! {
         a_delete_answers_with_what_it_deleted,
         a_delete_may_name_what_it_means,
         a_collection_is_deleted_by_selector,
+    }
+    defaults {
+        a_pod_is_completed,
+        the_spec_of_a_pod_is_fixed,
+        a_secret_stores_texts_as_base64,
+        a_claim_is_completed_and_protected,
+        a_volume_is_completed_and_protected,
+        a_storage_class_is_completed_and_fixed,
+        a_namespace_is_labelled_with_its_name,
     }
     patch {
         a_merge_patch_merges_and_null_removes,
@@ -142,6 +153,7 @@ checks! {
         an_old_version_is_gone,
         bookmarks_mark_the_end_of_the_initial_events,
         initial_events_need_their_parameters,
+        a_watch_can_deliver_tables,
         a_watch_ends_at_its_timeout,
         a_watch_may_cover_all_namespaces,
         a_version_that_is_none_or_not_yet_is_refused,

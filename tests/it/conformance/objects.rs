@@ -205,6 +205,22 @@ pub(crate) async fn a_stale_replacement_conflicts(server: &Server) {
     assert_eq!(status["details"], json!({"name": "a", "kind": "configmaps"}));
 }
 
+pub(crate) async fn of_two_writers_of_one_version_one_wins(server: &Server) {
+    let ns = server.namespace().await;
+    let url = format!("{}/a", config_maps(&ns));
+    let created = server.post(&config_maps(&ns), &config_map("a")).await.ok(201);
+    let with = |value: &str| {
+        let mut object = created.clone();
+        object["data"]["a"] = json!(value);
+        object
+    };
+    let (two, three) = (with("2"), with("3"));
+    let (two, three) = tokio::join!(server.put(&url, &two), server.put(&url, &three));
+    let mut statuses = [two.status, three.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 409]);
+}
+
 pub(crate) async fn a_replacement_without_a_version_is_unconditional_for_core_kinds_only(server: &Server) {
     let ns = server.namespace().await;
     server.post(&config_maps(&ns), &config_map("a")).await.ok(201);

@@ -106,9 +106,14 @@ impl Server {
 
     /// Opens a watch. `url` carries the query without `watch=true`.
     pub(crate) async fn watch(&self, url: &str) -> Watch {
+        self.watch_as(url, "application/json").await
+    }
+
+    /// Opens a watch with an `Accept` header.
+    pub(crate) async fn watch_as(&self, url: &str, accept: &str) -> Watch {
         let separator = if url.contains('?') { '&' } else { '?' };
         let url = format!("{url}{separator}watch=true&timeoutSeconds=60");
-        let response = send(&self.admin, Method::GET, &url, &[("accept", "application/json")], vec![]).await;
+        let response = send(&self.admin, Method::GET, &url, &[("accept", accept)], vec![]).await;
         assert_eq!(response.status(), 200, "GET {url}");
         let stream = response.into_body().into_data_stream();
         let reader = futures::TryStreamExt::into_async_read(futures::TryStreamExt::map_err(

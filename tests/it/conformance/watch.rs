@@ -139,6 +139,21 @@ pub(crate) async fn initial_events_need_their_parameters(server: &Server) {
     answer.refused(422, "Invalid", message);
 }
 
+pub(crate) async fn a_watch_can_deliver_tables(server: &Server) {
+    let (url, version) = empty_list(server).await;
+    let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+    let mut watch = server.watch_as(&format!("{url}?resourceVersion={version}"), accept).await;
+    server.post(&url, &config_map("a")).await.ok(201);
+    server.post(&url, &config_map("b")).await.ok(201);
+    let first = watch.next().await.expect("an event");
+    let columns = first["object"]["columnDefinitions"].as_array().map(Vec::len);
+    assert_eq!((text(&first, "/type"), text(&first, "/object/kind"), columns), ("ADDED", "Table", Some(3)));
+    assert_eq!(first["object"]["rows"][0]["cells"][0], "a");
+    let second = watch.next().await.expect("an event");
+    assert_eq!(second["object"]["columnDefinitions"], Value::Null, "columns are described once");
+    assert_eq!(second["object"]["rows"][0]["cells"][0], "b");
+}
+
 pub(crate) async fn a_watch_ends_at_its_timeout(server: &Server) {
     let (url, version) = empty_list(server).await;
     let answer = server.get(&format!("{url}?watch=1&timeoutSeconds=1&resourceVersion={version}")).await;
