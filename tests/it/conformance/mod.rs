@@ -10,11 +10,11 @@ mod deletion;
 mod discovery;
 mod events;
 mod fixtures;
-mod kubevirt;
 mod lists;
 mod objects;
 mod patch;
 mod server;
+mod setup;
 mod status;
 mod watch;
 
@@ -35,8 +35,10 @@ static REAL: LazyLock<Option<Server>> = LazyLock::new(|| {
     let plane = ControlPlane::shared()?;
     Some(RUNTIME.block_on(async {
         plane.ready().await;
-        kubevirt::install(&plane.admin().await).await;
-        Server::new(plane.admin().await, plane.nobody().await)
+        let server = Server::new(plane.admin().await, plane.limited().await);
+        setup::define_kinds(&server).await;
+        setup::limit_user(&server).await;
+        server
     }))
 });
 
@@ -183,7 +185,9 @@ checks! {
         a_dying_namespace_takes_its_objects_along,
     }
     access {
-        a_user_without_a_role_is_forbidden,
+        a_write_that_no_role_allows_is_forbidden,
+        what_a_role_allows_goes_through,
+        a_user_can_ask_what_is_allowed,
         a_method_that_a_path_does_not_have_is_refused,
         the_log_of_a_pod_that_never_ran_is_refused,
     }

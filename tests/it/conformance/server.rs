@@ -20,14 +20,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub(crate) struct Server {
     /// The identity of an administrator.
     admin: Client,
-    /// The identity of a user without any role.
-    nobody: Client,
+    /// The identity of a user who may do anything but write virtual machines.
+    limited: Client,
     namespaces: AtomicU32,
 }
 
 impl Server {
-    pub(crate) fn new(admin: Client, nobody: Client) -> Self {
-        Self { admin, nobody, namespaces: AtomicU32::new(0) }
+    pub(crate) fn new(admin: Client, limited: Client) -> Self {
+        Self { admin, limited, namespaces: AtomicU32::new(0) }
     }
 
     /// Makes a namespace for one check and returns its name.
@@ -67,9 +67,17 @@ impl Server {
         self.call(Method::GET, url, &[("accept", accept)], vec![]).await
     }
 
-    /// Sends a request as the user without a role.
-    pub(crate) async fn as_nobody(&self, method: Method, url: &str) -> Answer {
-        Answer::read(send(&self.nobody, method, url, &[("accept", "application/json")], vec![]).await).await
+    /// Sends JSON as the user who may not write virtual machines.
+    pub(crate) async fn as_limited(
+        &self,
+        method: Method,
+        url: &str,
+        content_type: &str,
+        body: &Value,
+    ) -> Answer {
+        let headers = [("content-type", content_type), ("accept", "application/json")];
+        let body = serde_json::to_vec(body).unwrap();
+        Answer::read(send(&self.limited, method, url, &headers, body).await).await
     }
 
     pub(crate) async fn post(&self, url: &str, object: &Value) -> Answer {
@@ -125,21 +133,25 @@ impl Server {
 
     /// Reads `url` until the answer satisfies `is`, and returns that answer.
     pub(crate) async fn until(&self, url: &str, is: impl Fn(&Answer) -> bool) -> Answer {
-        let clock = SystemClock::new();
-        let deadline = clock.after(SOON);
-        loop {
-            let answer = self.get(url).await;
-            if is(&answer) {
-                return answer;
-            }
-            assert!(clock.now() < deadline, "GET {url} still answers {answer:?}");
-            clock.sleep(LOOK_EVERY).await;
-        }
+        eventually(async || Some(self.get(url).await).filter(&is)).await
     }
 
     /// Waits until `url` answers 404.
     pub(crate) async fn until_gone(&self, url: &str) {
         self.until(url, |answer| answer.status == 404).await;
+    }
+}
+
+/// Repeats `attempt` until it yields something.
+pub(crate) async fn eventually<T>(attempt: impl AsyncFn() -> Option<T>) -> T {
+    let clock = SystemClock::new();
+    let deadline = clock.after(SOON);
+    loop {
+        if let Some(result) = attempt().await {
+            return result;
+        }
+        assert!(clock.now() < deadline, "what was to come within {SOON:?} has not come");
+        clock.sleep(LOOK_EVERY).await;
     }
 }
 

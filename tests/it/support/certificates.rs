@@ -31,15 +31,13 @@ impl<'a> Authority<'a> {
         self.sign("serving", &params);
     }
 
-    /// Writes `<user>.crt`, `<user>.key` and `<user>.kubeconfig`, which logs in at `url` as a member of `group`.
-    pub(crate) fn client(&self, user: &str, group: Option<&str>, url: &str) {
+    /// Writes `<file>.crt`, `<file>.key` and `<file>.kubeconfig`, which logs in at `url` as `user`, a member of `group`.
+    pub(crate) fn client(&self, file: &str, user: &str, group: &str, url: &str) {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, user);
-        if let Some(group) = group {
-            params.distinguished_name.push(DnType::OrganizationName, group);
-        }
-        self.sign(user, &params);
-        let file = |extension: &str| self.dir.join(format!("{user}.{extension}"));
+        params.distinguished_name.push(DnType::OrganizationName, group);
+        self.sign(file, &params);
+        let file = |extension: &str| self.dir.join(format!("{file}.{extension}"));
         let kubeconfig = serde_json::json!({
             "apiVersion": "v1",
             "kind": "Config",

@@ -17,6 +17,8 @@ use crate::support::certificates::Authority;
 
 /// With this variable set to `1`, a missing control plane fails the tests that need it.
 const REQUIRE: &str = "WINDROW_REQUIRE_CONTROLPLANE";
+/// The user whose rights the tests choose.
+pub(crate) const LIMITED_USER: &str = "system:serviceaccount:harvester-system:operator";
 /// The exit status of `build.sh` when there is nothing to run and nothing to build with.
 const NOTHING_TO_BUILD_WITH: i32 = 3;
 /// A start takes six seconds on two idle cores; a busy machine gets twenty times as long.
@@ -45,8 +47,8 @@ impl ControlPlane {
         let authority = Authority::new(&dir);
         authority.serving();
         authority.key_pair("accounts");
-        authority.client("admin", Some("system:masters"), &url);
-        authority.client("nobody", None, &url);
+        authority.client("admin", "admin", "system:masters", &url);
+        authority.client("limited", LIMITED_USER, "limited", &url);
         let servers = Command::new(scripts().join("run.sh"))
             .args([bin, &dir])
             .arg(port.to_string())
@@ -67,9 +69,9 @@ impl ControlPlane {
         client(&self.kubeconfig()).await
     }
 
-    /// A client of a user with no role.
-    pub(crate) async fn nobody(&self) -> Client {
-        client(&self.dir.join("nobody.kubeconfig")).await
+    /// A client of [`LIMITED_USER`], to whom nothing is allowed as long as nobody gives it a role.
+    pub(crate) async fn limited(&self) -> Client {
+        client(&self.dir.join("limited.kubeconfig")).await
     }
 
     /// Waits until the API server says that it is ready.

@@ -1,14 +1,14 @@
-//! The two kinds of KubeVirt as custom resources: what the real server needs to answer as a platform would.
-//! Scope, names and subresources are those of KubeVirt's own definitions; VMI has no status subresource there.
+//! What the real server needs before it answers as a platform would: KubeVirt's kinds, and a user with limits.
 
-use kube::Client;
+use http::Method;
 use serde_json::{Value, json};
 
-use crate::conformance::server::Server;
+use crate::conformance::server::{Answer, Server, eventually};
+use crate::support::controlplane::LIMITED_USER;
 
-/// Defines the kinds and waits until they are served.
-pub(crate) async fn install(client: &Client) {
-    let server = Server::new(client.clone(), client.clone());
+/// Defines the two kinds of KubeVirt and waits until they are served. Scope, names, columns and subresources are those
+/// of its own definitions: there, a VirtualMachineInstance has no status subresource.
+pub(crate) async fn define_kinds(server: &Server) {
     let with_status = json!({"status": {}});
     let ready = column("Ready", ".status.conditions[?(@.type=='Ready')].status");
     let machine_columns = json!([age(), column("Status", ".status.printableStatus"), ready]);
@@ -27,11 +27,30 @@ pub(crate) async fn install(client: &Client) {
         server.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &kind).await.ok(201);
         let plural = kind["spec"]["names"]["plural"].as_str().unwrap();
         server.until(&format!("/apis/kubevirt.io/v1/{plural}"), |answer| answer.status == 200).await;
-        let published =
-            |answer: &crate::conformance::server::Answer| answer.body.to_string().contains(plural);
+        let published = |answer: &Answer| answer.body.to_string().contains(plural);
         server.until("/openapi/v3/apis/kubevirt.io/v1", published).await;
         server.until("/openapi/v2", published).await;
     }
+}
+
+/// Allows the limited user of the real server everything but to write virtual machines.
+pub(crate) async fn limit_user(server: &Server) {
+    let roles = "/apis/rbac.authorization.k8s.io/v1";
+    let role = json!({"metadata": {"name": "limited"}, "rules": [
+        {"apiGroups": [""], "resources": ["*"], "verbs": ["*"]},
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]},
+    ]});
+    server.post(&format!("{roles}/clusterroles"), &role).await.ok(201);
+    let binding = json!({
+        "metadata": {"name": "limited"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "limited"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": LIMITED_USER}],
+    });
+    server.post(&format!("{roles}/clusterrolebindings"), &binding).await.ok(201);
+    // The authorizer learns of the role a moment later.
+    let reads =
+        async || server.as_limited(Method::GET, "/api/v1/nodes", "application/json", &json!({})).await;
+    eventually(async || Some(reads().await).filter(|answer| answer.status == 200)).await;
 }
 
 fn column(name: &str, path: &str) -> Value {
