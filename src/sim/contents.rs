@@ -1,0 +1,353 @@
+//! What is in a cluster that is not started empty: nodes, the platform's own objects and a running VM. Also the makers
+//! of further VMs and claims, for fixtures and tests.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::sim::controller::CLAIM_TEMPLATES;
+use crate::sim::controller::node_address;
+use crate::sim::kinds::API_SERVICES;
+use crate::sim::kinds::CLAIMS;
+use crate::sim::kinds::KUBEVIRTS;
+use crate::sim::kinds::LEASES;
+use crate::sim::kinds::NAMESPACES;
+use crate::sim::kinds::NODES;
+use crate::sim::kinds::PODS;
+use crate::sim::kinds::STORAGE_CLASSES;
+use crate::sim::kinds::VIRTUAL_MACHINES;
+use crate::sim::stage::Stage;
+use crate::sim::strategy::Strategy;
+use crate::sim::world::Resource;
+use crate::sim::world::Write;
+use crate::time::Timestamp;
+
+/// How long the cluster has been running when it is first seen: enough for its VM to boot.
+const PAST: Duration = Duration::from_mins(1);
+/// The nodes, all of them control plane and workers.
+const NODE_NAMES: [&str; 3] = ["node-1", "node-2", "node-3"];
+/// The namespaces of the platform, besides those of every cluster.
+const PLATFORM_NAMESPACES: [&str; 5] = [
+    "cattle-fleet-system",
+    "cattle-monitoring-system",
+    "cattle-system",
+    "harvester-system",
+    "longhorn-system",
+];
+/// KubeVirt as Harvester v1.8.2 pins it (domain.md §0).
+const KUBEVIRT_VERSION: &str = "1.7.4-150700.3.24.2";
+/// Pods of which there is one: namespace and name.
+const DEPLOYED: [(&str, &str); 12] = [
+    ("harvester-system", "harvester-84d5f9d9c-7xkqv"),
+    ("harvester-system", "harvester-webhook-6c4f7b9d5-n2mlp"),
+    ("harvester-system", "harvester-network-controller-manager-58d7-qv4zt"),
+    ("harvester-system", "virt-api-7f8c5d9b6-4jw8s"),
+    ("harvester-system", "virt-controller-6b9d8f7c4-hx2qd"),
+    ("harvester-system", "virt-controller-6b9d8f7c4-pl9vk"),
+    ("harvester-system", "virt-operator-5c8f6d7b9-wz5rt"),
+    ("cattle-system", "rancher-75d9c8f6b-k8q2m"),
+    ("cattle-system", "rancher-webhook-6d8b9f7c5-t4xzn"),
+    ("longhorn-system", "longhorn-driver-deployer-7b6c9d8f5-v9wkj"),
+    ("longhorn-system", "csi-attacher-5d9f8c7b6-2mzqx"),
+    ("longhorn-system", "csi-provisioner-6f7c8d9b5-s7plk"),
+];
+/// Pods of which there is one on each node: namespace and the beginning of the name.
+const ON_EACH_NODE: [(&str, &str); 7] = [
+    ("kube-system", "etcd"),
+    ("kube-system", "kube-apiserver"),
+    ("kube-system", "kube-controller-manager"),
+    ("kube-system", "kube-scheduler"),
+    ("harvester-system", "virt-handler"),
+    ("harvester-system", "harvester-node-manager"),
+    ("longhorn-system", "longhorn-manager"),
+];
+/// Leases of leaders: a controller renews them, a stale one means that its holder is frozen (domain.md §6).
+pub(in crate::sim) const LEADERS: [(&str, &str); 4] = [
+    ("kube-system", "kube-controller-manager"),
+    ("kube-system", "kube-scheduler"),
+    ("harvester-system", "virt-controller"),
+    ("harvester-system", "harvester-controllers"),
+];
+
+/// The objects of the cluster at `now`, with their statuses, in the order of their creation.
+pub fn contents(now: Timestamp) -> Vec<Value> {
+    let mut stage = furnished(now - PAST);
+    stage.write(Write::Create(CLAIMS, claim("demo-disk")), "harvester");
+    stage.write(Write::Create(VIRTUAL_MACHINES, vm("demo", Strategy::RerunOnFailure)), "harvester");
+    stage.run_for(PAST);
+    stage.into_objects()
+}
+
+/// A stage with nodes and platform, just installed.
+pub(in crate::sim) fn furnished(now: Timestamp) -> Stage {
+    let mut stage = Stage::new(now);
+    for (resource, object) in platform() {
+        stage.write(Write::Create(resource, object), "helm");
+    }
+    stage
+}
+
+fn platform() -> Vec<(Resource, Value)> {
+    let mut objects: Vec<(Resource, Value)> = vec![];
+    objects.extend(PLATFORM_NAMESPACES.iter().map(|name| (NAMESPACES, namespace(name))));
+    objects.extend(NODE_NAMES.iter().map(|name| (NODES, node(name))));
+    objects.push((STORAGE_CLASSES, storage_class()));
+    objects.push((KUBEVIRTS, kubevirt()));
+    objects.push((API_SERVICES, api_service()));
+    objects.extend(LEADERS.iter().map(|(space, name)| (LEASES, lease(space, name))));
+    objects.extend(DEPLOYED.iter().map(|(space, name)| (PODS, pod(space, name, None))));
+    for (space, name) in ON_EACH_NODE {
+        objects
+            .extend(NODE_NAMES.iter().map(|node| (PODS, pod(space, &format!("{name}-{node}"), Some(node)))));
+    }
+    objects
+}
+
+fn namespace(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": { "name": name, "labels": { "kubernetes.io/metadata.name": name } },
+        "status": { "phase": "Active" },
+    })
+}
+
+fn node(name: &str) -> Value {
+    let resources =
+        json!({ "cpu": "16", "memory": "65685996Ki", "pods": "200", "ephemeral-storage": "149527126718" });
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "beta.kubernetes.io/os": "linux",
+                "harvesterhci.io/managed": "true",
+                "kubernetes.io/arch": "amd64",
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "kubevirt.io/schedulable": "true",
+                "node-role.kubernetes.io/control-plane": "true",
+                "node-role.kubernetes.io/etcd": "true",
+            },
+        },
+        "spec": { "providerID": format!("rke2://{name}") },
+        "status": {
+            "addresses": [
+                { "type": "InternalIP", "address": node_address(name) },
+                { "type": "Hostname", "address": name },
+            ],
+            "capacity": resources,
+            "allocatable": resources,
+            "nodeInfo": {
+                "architecture": "amd64",
+                "containerRuntimeVersion": "containerd://2.1.4",
+                "kernelVersion": "6.4.0-150700.53.19-default",
+                "kubeletVersion": "v1.34.2+rke2r1",
+                "operatingSystem": "linux",
+                "osImage": "Harvester v1.8.2",
+            },
+        },
+    })
+}
+
+/// The class of Harvester's disks (domain.md §0).
+fn storage_class() -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {
+            "name": "harvester-longhorn",
+            "annotations": {
+                "storageclass.kubernetes.io/is-default-class": "true",
+                "harvesterhci.io/is-reserved-storageclass": "true",
+            },
+        },
+        "provisioner": "driver.longhorn.io",
+        "parameters": { "numberOfReplicas": "3", "staleReplicaTimeout": "30", "migratable": "true" },
+        "allowVolumeExpansion": true,
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "Immediate",
+    })
+}
+
+/// KubeVirt, well (domain.md §0, §6).
+fn kubevirt() -> Value {
+    let condition = |kind: &str, status: &str, message: &str| json!({ "type": kind, "status": status, "reason": "AllComponentsReady", "message": message });
+    json!({
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "KubeVirt",
+        "metadata": { "name": "kubevirt", "namespace": "harvester-system" },
+        "spec": {
+            "configuration": {
+                "developerConfiguration": {
+                    "featureGates": [
+                        "CPUManager",
+                        "DeclarativeHotplugVolumes",
+                        "ExpandDisks",
+                        "EnableVirtioFsConfigVolumes",
+                        "HostDevices",
+                    ],
+                },
+                "vmRolloutStrategy": "LiveUpdate",
+            },
+            "workloadUpdateStrategy": { "workloadUpdateMethods": ["LiveMigrate"] },
+        },
+        "status": {
+            "phase": "Deployed",
+            "observedKubeVirtVersion": KUBEVIRT_VERSION,
+            "targetKubeVirtVersion": KUBEVIRT_VERSION,
+            "conditions": [
+                condition("Available", "True", "All components are ready."),
+                condition("Progressing", "False", "All components are ready."),
+                condition("Degraded", "False", "All components are ready."),
+            ],
+        },
+    })
+}
+
+fn api_service() -> Value {
+    json!({
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": { "name": "v1.subresources.kubevirt.io" },
+        "spec": {
+            "group": "subresources.kubevirt.io",
+            "version": "v1",
+            "groupPriorityMinimum": 1_000,
+            "versionPriority": 15,
+            "service": { "namespace": "harvester-system", "name": "virt-api", "port": 443 },
+        },
+        "status": {
+            "conditions": [
+                { "type": "Available", "status": "True", "reason": "Passed", "message": "all checks passed" },
+            ],
+        },
+    })
+}
+
+fn lease(space: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": { "name": name, "namespace": space },
+        "spec": { "holderIdentity": format!("{name}-{}", NODE_NAMES[0]), "leaseDurationSeconds": 15 },
+    })
+}
+
+fn pod(space: &str, name: &str, node: Option<&str>) -> Value {
+    let app = name.split("-node-").next().unwrap_or(name);
+    let mut pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": name, "namespace": space, "labels": { "app.kubernetes.io/name": app } },
+        "spec": { "containers": [{ "name": app, "image": format!("rancher/{app}:v1.8.2") }] },
+    });
+    if let Some(node) = node {
+        pod["spec"]["nodeName"] = node.into();
+        pod["spec"]["tolerations"] = json!([{ "operator": "Exists" }]);
+    }
+    pod
+}
+
+/// A claim in `default`, of the kind that Harvester makes for a VM's disk: RWX and a block device (domain.md §2.6).
+pub fn claim(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "resources": { "requests": { "storage": "10Gi" } },
+            "storageClassName": "harvester-longhorn",
+            "volumeMode": "Block",
+        },
+    })
+}
+
+/// A VM in `default` with one disk on the claim `<name>-disk`, as Harvester's page makes it.
+pub fn vm(name: &str, strategy: Strategy) -> Value {
+    let mut listed = claim(&format!("{name}-disk"));
+    if let Some(fields) = listed.as_object_mut() {
+        fields.retain(|field, _| ["metadata", "spec"].contains(&field.as_str()));
+    }
+    listed["metadata"] = json!({ "name": format!("{name}-disk") });
+    json!({
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachine",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": { "harvesterhci.io/creator": "harvester", "harvesterhci.io/os": "linux" },
+            "annotations": { CLAIM_TEMPLATES: json!([listed]).to_string() },
+        },
+        "spec": {
+            "runStrategy": strategy.name(),
+            "template": {
+                "metadata": { "labels": { "harvesterhci.io/vmName": name } },
+                "spec": {
+                    "domain": {
+                        "cpu": { "cores": 2, "sockets": 1, "threads": 1 },
+                        "memory": { "guest": "3996Mi" },
+                        "resources": { "limits": { "cpu": "2", "memory": "4Gi" } },
+                        "features": { "acpi": { "enabled": true } },
+                        "devices": {
+                            "disks": [{ "name": "disk-0", "bootOrder": 1, "disk": { "bus": "virtio" } }],
+                            "interfaces": [{ "name": "default", "masquerade": {}, "model": "virtio" }],
+                        },
+                    },
+                    "evictionStrategy": "LiveMigrateIfPossible",
+                    "networks": [{ "name": "default", "pod": {} }],
+                    "terminationGracePeriodSeconds": 120,
+                    "volumes": [
+                        { "name": "disk-0", "persistentVolumeClaim": { "claimName": format!("{name}-disk") } },
+                    ],
+                },
+            },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::sim::object::is_true;
+    use crate::sim::object::name;
+    use crate::sim::object::text;
+    use crate::sim::object::uid;
+
+    fn now() -> Timestamp {
+        "2026-09-06T12:00:00Z".parse().expect("RFC 3339")
+    }
+
+    #[test]
+    fn a_new_cluster_is_well_and_its_vm_runs() {
+        let objects = contents(now());
+        let of_kind = |kind: &'static str| objects.iter().filter(move |object| object["kind"] == kind);
+        assert!(of_kind("Node").count() == 3 && of_kind("Node").all(|node| is_true(node, "Ready")));
+        assert!(of_kind("Pod").all(|pod| is_true(pod, "Ready")), "every pod is ready");
+        let demo = of_kind("VirtualMachine").next().expect("demo");
+        assert_eq!((name(demo), text(demo, "/status/printableStatus")), ("demo", "Running"));
+        assert_eq!(demo["status"]["ready"], true);
+        let instance = of_kind("VirtualMachineInstance").next().expect("demo runs");
+        for condition in ["Ready", "LiveMigratable", "AgentConnected"] {
+            assert!(is_true(instance, condition), "{condition}");
+        }
+        let claim = of_kind("PersistentVolumeClaim").next().expect("demo has a disk");
+        assert_eq!(text(claim, "/status/phase"), "Bound");
+        let uids: BTreeSet<&str> = objects.iter().map(uid).collect();
+        assert_eq!(uids.len(), objects.len());
+        let fresh = |lease: &Value| {
+            text(lease, "/spec/renewTime").parse().is_ok_and(|at| now().since(at).as_secs() <= 15)
+        };
+        assert!(of_kind("Lease").count() == 7 && of_kind("Lease").all(fresh));
+    }
+
+    #[test]
+    fn the_same_moment_gives_the_same_cluster() {
+        assert_eq!(contents(now()), contents(now()));
+    }
+}

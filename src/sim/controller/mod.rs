@@ -1,0 +1,49 @@
+//! The controllers of the platform: Kubernetes' own (scheduler, kubelet, node lifecycle, volumes), KubeVirt's and
+//! Harvester's. Each is a pure function of what is in the cluster, so a controller that was away goes on where it was.
+//!
+//! Every transition is a row of a table that names its source in `domain.md`.
+
+pub(in crate::sim) mod guest;
+mod harvester;
+pub(in crate::sim) mod instance;
+mod kubelet;
+pub(in crate::sim) mod launcher;
+mod node;
+#[cfg(test)]
+mod scenarios;
+mod scheduler;
+mod turn;
+mod visitor;
+mod vm;
+mod vm_status;
+mod volume;
+
+use std::sync::Arc;
+
+pub(in crate::sim) use harvester::CLAIM_TEMPLATES;
+pub(in crate::sim) use harvester::RUN_STRATEGY;
+pub(in crate::sim) use node::address as node_address;
+
+use crate::sim::world::Controller;
+
+/// All controllers, in no particular order.
+pub fn all() -> Vec<Arc<dyn Controller>> {
+    vec![
+        Arc::new(vm::VirtualMachines),
+        Arc::new(instance::Instances),
+        Arc::new(guest::Guests),
+        Arc::new(harvester::RunStrategies),
+        Arc::new(harvester::ListedClaims),
+        Arc::new(scheduler::Scheduler),
+        Arc::new(kubelet::Pods),
+        Arc::new(node::Heartbeats),
+        Arc::new(node::Lifecycle),
+        Arc::new(node::DownNodes),
+        Arc::new(node::SilentHandlers),
+        Arc::new(node::Leaders),
+        Arc::new(volume::Provisioner),
+        Arc::new(volume::ClaimProtection),
+        Arc::new(volume::Volumes),
+        Arc::new(visitor::Visitor),
+    ]
+}
