@@ -16,8 +16,11 @@ pub struct ObjectRef {
     pub api: String,
     /// The kind in CamelCase.
     pub kind: String,
-    /// The namespace; none for a cluster-scoped kind or for all namespaces.
+    /// The namespace; without one, the cluster's default namespace if the kind is namespaced.
     pub namespace: Option<String>,
+    /// Every namespace, for selectors that bind a list.
+    #[serde(default)]
+    pub all_namespaces: bool,
     /// Which ones.
     pub select: Selector,
     /// A kind that the server does not know counts as "no such object".
@@ -43,6 +46,39 @@ pub enum Selector {
     All,
 }
 
+impl ObjectRef {
+    /// The target that a manifest describes; `None` without apiVersion, kind or name.
+    pub fn of_manifest(manifest: &Value) -> Option<Self> {
+        let text = |pointer: &str| manifest.pointer(pointer)?.as_str().map(str::to_owned);
+        Some(Self {
+            api: text("/apiVersion")?,
+            kind: text("/kind")?,
+            namespace: text("/metadata/namespace"),
+            all_namespaces: false,
+            select: Selector::Name(text("/metadata/name")?),
+            optional: false,
+        })
+    }
+
+    /// For messages: `VirtualMachine default/web`.
+    pub fn describe(&self) -> String {
+        let place = match (&self.namespace, self.all_namespaces) {
+            (_, true) => "*/".to_owned(),
+            (Some(namespace), false) => format!("{namespace}/"),
+            (None, false) => String::new(),
+        };
+        let which = match &self.select {
+            Selector::Name(name) => name.clone(),
+            Selector::Names(names) => names.join(","),
+            Selector::Match { labels, fields } => {
+                [labels, fields].into_iter().flatten().cloned().collect::<Vec<_>>().join(",")
+            }
+            Selector::All => "*".to_owned(),
+        };
+        format!("{} {place}{which}", self.kind)
+    }
+}
+
 /// A rendered action.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Request {
@@ -52,7 +88,7 @@ pub struct Request {
     pub target: Option<ObjectRef>,
     /// The target as it was read, for `optimistic` and for merging.
     pub object: Option<Arc<Value>>,
-    /// The action's own keys, rendered.
+    /// The action's own keys, rendered: one of the types of [`crate::action::args`].
     pub args: Value,
 }
 
@@ -80,11 +116,25 @@ pub enum Answer {
         object: Option<(Arc<str>, Arc<str>)>,
         /// What the action gives back, bound as `result`.
         result: Value,
-        /// Paths that were written, for `k8s.restore`: `[{path, before, after}]`.
+        /// Paths that were written, for `k8s.restore`: `[{path, before, after}]`, where a missing `before` or
+        /// `after` is a path that was not there.
         changes: Option<Value>,
     },
     /// It failed; the class says whether it may have had an effect.
     Failed(Failure),
+}
+
+impl Answer {
+    /// Carried out, without an object.
+    pub fn done(changed: bool, result: Value) -> Self {
+        Self::Done { changed, object: None, result, changes: None }
+    }
+}
+
+impl From<Result<Self, Failure>> for Answer {
+    fn from(result: Result<Self, Failure>) -> Self {
+        result.unwrap_or_else(Self::Failed)
+    }
 }
 
 /// The longest time between asking and answering when a step sets no `attempt_timeout`.

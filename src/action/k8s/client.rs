@@ -1,0 +1,348 @@
+//! The way to an API server: every request has a limit, and every failure a class.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::RwLock;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::StatusCode;
+use http_body_util::BodyExt;
+use http_body_util::LengthLimitError;
+use http_body_util::Limited;
+use kube::Client;
+use kube::Config;
+use kube::client::Body;
+use kube::config::KubeConfigOptions;
+use kube::config::Kubeconfig;
+use kube::core::ApiResource;
+use serde_json::Value;
+
+use crate::action::codes;
+use crate::action::k8s::classify;
+use crate::action::k8s::classify::Intent;
+use crate::action::k8s::classify::Refusal;
+use crate::failure::Failure;
+use crate::time::SharedClock;
+use crate::time::Timestamp;
+
+/// How long a connection may take. Short: the address may move while a control plane is upgraded.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The largest answer that is taken. A page of a list holds at most 500 objects, and etcd none above 1.5 MiB.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// The limit of a read.
+pub const READ_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Where a cluster and the right to use it are described.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// A kubeconfig; without a path, what `KUBECONFIG` or `~/.kube/config` say, or else the pod's service account.
+    Kubeconfig {
+        /// The file.
+        path: Option<PathBuf>,
+        /// The context; the current one if not set.
+        context: Option<String>,
+    },
+    /// The service account of the pod.
+    InCluster,
+}
+
+impl Source {
+    async fn connect(&self) -> Result<Client, Failure> {
+        let mut config = match self {
+            Self::InCluster => Config::incluster().map_err(|error| configuration(&error))?,
+            Self::Kubeconfig { path: None, context: None } => {
+                Config::infer().await.map_err(|error| configuration(&error))?
+            }
+            Self::Kubeconfig { path, context } => {
+                let file = match path {
+                    Some(path) => Kubeconfig::read_from(path),
+                    None => Kubeconfig::read(),
+                };
+                let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
+                let config =
+                    Config::from_custom_kubeconfig(file.map_err(|error| configuration(&error))?, &options);
+                config.await.map_err(|error| configuration(&error))?
+            }
+        };
+        // Repeating is the engine's business: kube would repeat a POST up to 15 times without a word (C1).
+        config.default_retry = false;
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        Client::try_from(config).map_err(|error| configuration(&error))
+    }
+}
+
+fn configuration(error: &dyn std::error::Error) -> Failure {
+    let mut message = error.to_string();
+    // kube's errors repeat their cause in their own text most of the time.
+    for cause in std::iter::successors(error.source(), |cause| cause.source()) {
+        let cause = cause.to_string();
+        if !message.contains(&cause) {
+            message.push_str(": ");
+            message.push_str(&cause);
+        }
+    }
+    Failure::permanent(codes::CONFIGURATION, message)
+}
+
+/// A kind as the server serves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kind {
+    /// Group, version, kind and the plural that URLs use.
+    pub resource: ApiResource,
+    /// Its objects live in namespaces.
+    pub namespaced: bool,
+}
+
+impl Kind {
+    /// The URL path of its objects, as `api` serves them: the kind's own apiVersion, or that of an API for verbs.
+    pub fn path(&self, api: &str, namespace: Option<&str>) -> String {
+        let namespace = namespace.map_or_else(String::new, |namespace| format!("namespaces/{namespace}/"));
+        format!("{}/{namespace}{}", root_of(api), self.resource.plural)
+    }
+}
+
+/// The URL path of an apiVersion.
+fn root_of(api: &str) -> String {
+    if api.contains('/') { format!("/apis/{api}") } else { format!("/api/{api}") }
+}
+
+/// A cluster. Clones share the connection and what is known about the server.
+#[derive(Clone)]
+pub struct Cluster(Arc<Inner>);
+
+struct Inner {
+    /// None for a given service: there is nothing to load again.
+    source: Option<Source>,
+    client: RwLock<Client>,
+    kinds: Mutex<BTreeMap<(String, String), Arc<Kind>>>,
+    /// Milliseconds that the server's clock is ahead of ours, as last seen.
+    offset_ms: AtomicI64,
+    clock: SharedClock,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Cluster").field(&self.0.source).finish()
+    }
+}
+
+/// What is meant with a request.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// Whether it writes.
+    pub intent: Intent,
+    /// How long the answer may take.
+    pub limit: Duration,
+    /// For messages: verb and object.
+    pub what: String,
+}
+
+impl Ask {
+    /// A read with the usual limit.
+    pub fn read(what: impl Into<String>) -> Self {
+        Self { intent: Intent::Read, limit: READ_TIMEOUT, what: what.into() }
+    }
+
+    /// A success whose body is not what was promised.
+    pub fn unreadable(&self, error: &dyn std::error::Error) -> Failure {
+        classify::unreadable(self.intent, &self.what, error)
+    }
+}
+
+/// A GET of a path.
+pub fn get(path: &str) -> Result<http::Request<Vec<u8>>, Failure> {
+    http::Request::get(path).body(vec![]).map_err(|error| bad_request(&error))
+}
+
+/// A request that cannot even be put together.
+pub fn bad_request(error: &dyn std::error::Error) -> Failure {
+    Failure::permanent(codes::BAD_REQUEST, error.to_string())
+}
+
+/// An answer of the server.
+#[derive(Debug)]
+pub struct Reply {
+    /// The HTTP status.
+    pub code: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The whole body.
+    pub body: Bytes,
+}
+
+impl Reply {
+    /// The reply as a refusal, if it is no success.
+    pub fn refusal(&self) -> Option<Refusal<'_>> {
+        let refused = !self.code.is_success();
+        refused.then_some(Refusal { code: self.code, headers: &self.headers, body: &self.body })
+    }
+}
+
+impl Cluster {
+    /// Reads the configuration. No request is made yet.
+    pub async fn connect(source: Source, clock: SharedClock) -> Result<Self, Failure> {
+        let client = source.connect().await?;
+        Ok(Self::with(Some(source), client, clock))
+    }
+
+    /// A cluster behind any client, for instance around the service of an embedded API server.
+    pub fn of_client(client: Client, clock: SharedClock) -> Self {
+        Self::with(None, client, clock)
+    }
+
+    fn with(source: Option<Source>, client: Client, clock: SharedClock) -> Self {
+        Self(Arc::new(Inner {
+            source,
+            client: RwLock::new(client),
+            kinds: Mutex::default(),
+            offset_ms: AtomicI64::new(0),
+            clock,
+        }))
+    }
+
+    /// The kube client as it is now.
+    pub fn client(&self) -> Client {
+        self.0.client.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The server's time, by its Date header (C6).
+    pub fn server_now(&self) -> Timestamp {
+        let own = self.0.clock.now().as_millis();
+        Timestamp::from_millis(own.saturating_add(self.0.offset_ms.load(Ordering::Relaxed)))
+    }
+
+    /// The cluster's identity: the uid of its namespace `kube-system` (E10).
+    pub async fn uid(&self) -> Result<String, Failure> {
+        let ask = Ask::read("read Namespace kube-system");
+        let namespace = self.json(get("/api/v1/namespaces/kube-system")?, &ask).await?;
+        let uid = namespace.pointer("/metadata/uid").and_then(Value::as_str);
+        let missing = || Failure::retryable(codes::BAD_ANSWER, format!("{}: it has no uid", ask.what));
+        uid.map(str::to_owned).ok_or_else(missing)
+    }
+
+    /// The kind with exactly that apiVersion and name, from the cache or from the server.
+    pub async fn kind(&self, api: &str, kind: &str) -> Result<Arc<Kind>, Failure> {
+        let key = (api.to_owned(), kind.to_owned());
+        let known = self.kinds().get(&key).cloned();
+        match known {
+            Some(known) => Ok(known),
+            None => self.discover(api, kind).await,
+        }
+    }
+
+    /// Asks the server about a kind, whatever the cache says.
+    pub async fn discover(&self, api: &str, kind: &str) -> Result<Arc<Kind>, Failure> {
+        self.kinds().remove(&(api.to_owned(), kind.to_owned()));
+        let ask = Ask::read(format!("look up kind {kind} of {api}"));
+        let unknown =
+            || Failure::permanent(codes::UNKNOWN_KIND, format!("{}: the server does not know it", ask.what));
+        let (group, version) = api.split_once('/').unwrap_or(("", api));
+        if !is_url_part(version) || !group.is_empty() && !is_url_part(group) {
+            return Err(unknown());
+        }
+        let reply = self.call(get(&root_of(api))?, &ask).await?;
+        if let Some(refusal) = reply.refusal() {
+            // For an unknown group the server answers `404 page not found` in plain text.
+            let by_server = refusal.status().is_some() || reply.body.starts_with(b"404 page not found");
+            let gone = reply.code == StatusCode::NOT_FOUND && by_server;
+            return Err(if gone { unknown() } else { refusal.classify(ask.intent, &ask.what) });
+        }
+        let list: Value = serde_json::from_slice(&reply.body).map_err(|error| ask.unreadable(&error))?;
+        let found = find_kind(&list, group, version, kind).ok_or_else(unknown)?;
+        let found = Arc::new(found);
+        self.kinds().insert((api.to_owned(), kind.to_owned()), Arc::clone(&found));
+        Ok(found)
+    }
+
+    fn kinds(&self) -> std::sync::MutexGuard<'_, BTreeMap<(String, String), Arc<Kind>>> {
+        self.0.kinds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a request and reads the JSON of a success; anything else is a failure.
+    pub async fn json(&self, request: http::Request<Vec<u8>>, ask: &Ask) -> Result<Value, Failure> {
+        let reply = self.call(request, ask).await?;
+        match reply.refusal() {
+            Some(refusal) => Err(refusal.classify(ask.intent, &ask.what)),
+            None => serde_json::from_slice(&reply.body).map_err(|error| ask.unreadable(&error)),
+        }
+    }
+
+    /// Sends a request and returns what the server answered, refusals included. If the credentials are refused,
+    /// they are loaded again, once.
+    pub async fn call(&self, request: http::Request<Vec<u8>>, ask: &Ask) -> Result<Reply, Failure> {
+        let answer = async {
+            let reply = self.send(request.clone(), ask).await?;
+            match &self.0.source {
+                Some(source) if reply.code == StatusCode::UNAUTHORIZED => {
+                    let client = source.connect().await?;
+                    *self.0.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+                    self.send(request, ask).await
+                }
+                _ => Ok(reply),
+            }
+        };
+        let limited = tokio::time::timeout(ask.limit, answer).await;
+        limited.unwrap_or_else(|_| Err(classify::timed_out(ask.intent, &ask.what)))
+    }
+
+    async fn send(&self, request: http::Request<Vec<u8>>, ask: &Ask) -> Result<Reply, Failure> {
+        let sent = self.client().send(request.map(Body::from)).await;
+        let answer = sent.map_err(|error| classify::transport(&error, ask.intent, &ask.what))?;
+        self.note_clock(answer.headers());
+        let (head, body) = answer.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| {
+            if error.is::<LengthLimitError>() {
+                Failure::permanent(codes::TOO_LARGE, format!("{}: the answer is too large", ask.what))
+            } else {
+                classify::transport(error.as_ref(), ask.intent, &ask.what)
+            }
+        })?;
+        Ok(Reply { code: head.status, headers: head.headers, body: body.to_bytes() })
+    }
+
+    fn note_clock(&self, headers: &HeaderMap) {
+        let date = headers.get(http::header::DATE).and_then(|date| date.to_str().ok());
+        let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
+        if let Some(date) = date {
+            // The header is cut to seconds: half a second is the middle of what it may have been.
+            let offset = date.timestamp().as_millisecond() + 500 - self.0.clock.now().as_millis();
+            self.0.offset_ms.store(offset, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A text that may stand between two slashes of a URL as it is: groups, versions, namespaces, object names.
+pub fn is_url_part(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._:".contains(&b);
+    !text.is_empty() && text.bytes().all(plain) && !text.trim_matches('.').is_empty()
+}
+
+/// The kind in an `APIResourceList`. Entries with a slash are subresources.
+fn find_kind(list: &Value, group: &str, version: &str, kind: &str) -> Option<Kind> {
+    let resources = list.get("resources")?.as_array()?;
+    let text = |resource: &Value, key: &str| resource.get(key).and_then(Value::as_str).map(str::to_owned);
+    let found = resources.iter().find(|resource| {
+        text(resource, "kind").as_deref() == Some(kind)
+            && text(resource, "name").is_some_and(|name| !name.contains('/'))
+    })?;
+    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    Some(Kind {
+        resource: ApiResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version,
+            kind: kind.to_owned(),
+            plural: text(found, "name")?,
+        },
+        namespaced: found.get("namespaced").and_then(Value::as_bool)?,
+    })
+}
