@@ -1,6 +1,193 @@
-//! The kinds that the cluster serves.
+//! The kinds that the cluster serves: one table, a row each. Discovery, OpenAPI, patches and table output follow it.
 
 use crate::sim::world::Resource;
+
+/// How the items of a list are told apart when it is merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListRule {
+    /// By fields: `merge` is the one of strategic merge patches, `keys` are those of server-side apply.
+    Keyed {
+        /// The merge key.
+        merge: &'static str,
+        /// The keys that together name an item.
+        keys: &'static [&'static str],
+    },
+    /// By value.
+    Set,
+    /// Not at all: the list is replaced as a whole.
+    Atomic,
+}
+
+/// A kind of object.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about a kind, none implies another")]
+pub struct Kind {
+    /// Its group and plural.
+    pub resource: Resource,
+    /// The versions it is served in; the first is the preferred one and the one that is stored.
+    pub versions: &'static [&'static str],
+    /// The name in `kind`.
+    pub kind: &'static str,
+    /// Other names for kubectl. Two groups may use the same one.
+    pub short_names: &'static [&'static str],
+    /// Groups of kinds that kubectl knows, for instance `all`.
+    pub categories: &'static [&'static str],
+    /// Whether it lives in namespaces.
+    pub namespaced: bool,
+    /// Whether `status` is written through its own subresource and ignored everywhere else.
+    pub status: bool,
+    /// Whether it comes from a CustomResourceDefinition: no strategic merge, and `generation` counts changes.
+    pub custom: bool,
+    /// Whether a delete that removes the object answers with the object instead of a `Status`.
+    pub returns_deleted: bool,
+    /// Lists that are not atomic, by path without indexes.
+    pub lists: &'static [(&'static str, ListRule)],
+    /// Fields by which it can be selected, besides name and namespace.
+    pub selectable: &'static [&'static str],
+}
+
+impl Kind {
+    const fn new(resource: Resource, versions: &'static [&'static str], kind: &'static str) -> Self {
+        Self {
+            resource,
+            versions,
+            kind,
+            short_names: &[],
+            categories: &[],
+            namespaced: true,
+            status: false,
+            custom: false,
+            returns_deleted: false,
+            lists: &[],
+            selectable: &[],
+        }
+    }
+
+    /// A kind that kube-apiserver serves itself.
+    const fn core(resource: Resource, kind: &'static str) -> Self {
+        Self::new(resource, &["v1"], kind)
+    }
+
+    /// A kind that a CustomResourceDefinition brings.
+    const fn custom(resource: Resource, version: &'static [&'static str], kind: &'static str) -> Self {
+        let mut row = Self::new(resource, version, kind);
+        row.custom = true;
+        row
+    }
+
+    const fn cluster(mut self) -> Self {
+        self.namespaced = false;
+        self
+    }
+
+    const fn with_status(mut self) -> Self {
+        self.status = true;
+        self
+    }
+
+    const fn returns_deleted(mut self) -> Self {
+        self.returns_deleted = true;
+        self
+    }
+
+    const fn short(mut self, names: &'static [&'static str]) -> Self {
+        self.short_names = names;
+        self
+    }
+
+    const fn in_all(mut self) -> Self {
+        self.categories = &["all"];
+        self
+    }
+
+    const fn lists(mut self, lists: &'static [(&'static str, ListRule)]) -> Self {
+        self.lists = lists;
+        self
+    }
+
+    const fn selectable(mut self, fields: &'static [&'static str]) -> Self {
+        self.selectable = fields;
+        self
+    }
+
+    /// The singular name for kubectl.
+    pub fn singular(&self) -> String {
+        self.kind.to_lowercase()
+    }
+
+    /// `apiVersion` of the stored objects.
+    pub fn api_version(&self) -> String {
+        self.api_version_of(self.versions[0])
+    }
+
+    /// `apiVersion` in one of its versions.
+    pub fn api_version_of(&self, version: &str) -> String {
+        match self.resource.group {
+            "" => version.to_owned(),
+            group => format!("{group}/{version}"),
+        }
+    }
+
+    /// The plural with its group, as error messages name it: `virtualmachines.kubevirt.io`.
+    pub fn qualified(&self) -> String {
+        qualify(self.resource.plural, self.resource.group)
+    }
+
+    /// The kind with its group: `VirtualMachine.kubevirt.io`.
+    pub fn qualified_kind(&self) -> String {
+        qualify(self.kind, self.resource.group)
+    }
+
+    /// How the list at `path` (field names joined by dots, without indexes) is merged.
+    pub fn list_rule(&self, path: &str) -> ListRule {
+        let rules = self.lists.iter().chain(METADATA_LISTS);
+        rules.into_iter().find(|(p, _)| *p == path).map_or(ListRule::Atomic, |(_, rule)| *rule)
+    }
+
+    /// Whether `generation` counts the changes of its objects.
+    pub fn counts_generations(&self) -> bool {
+        self.custom || self.resource == PODS
+    }
+}
+
+fn qualify(name: &str, group: &str) -> String {
+    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
+}
+
+/// The row of a resource that comes from the table.
+pub fn of(resource: Resource) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| kind.resource == resource)
+}
+
+/// The kind behind a URL.
+pub fn by_plural(group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
+    KINDS
+        .iter()
+        .find(|k| k.resource.group == group && k.resource.plural == plural && k.versions.contains(&version))
+}
+
+/// The kind that `apiVersion` and `kind` of an object name.
+pub fn by_kind(api_version: &str, kind: &str) -> Option<&'static Kind> {
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    KINDS.iter().find(|k| k.resource.group == group && k.kind == kind && k.versions.contains(&version))
+}
+
+/// All groups with their versions, preferred one first, in the order of the table.
+pub fn groups() -> Vec<(&'static str, Vec<&'static str>)> {
+    let mut groups: Vec<(&'static str, Vec<&'static str>)> = vec![];
+    for kind in KINDS {
+        let at = groups.iter().position(|(group, _)| *group == kind.resource.group).unwrap_or_else(|| {
+            groups.push((kind.resource.group, vec![]));
+            groups.len() - 1
+        });
+        for version in kind.versions {
+            if !groups[at].1.contains(version) {
+                groups[at].1.push(version);
+            }
+        }
+    }
+    groups
+}
 
 /// Names a resource.
 const fn resource(group: &'static str, plural: &'static str) -> Resource {
@@ -43,3 +230,144 @@ pub const INSTANCES: Resource = resource("kubevirt.io", "virtualmachineinstances
 pub const MIGRATIONS: Resource = resource("kubevirt.io", "virtualmachineinstancemigrations");
 /// The installation of KubeVirt itself.
 pub const KUBEVIRTS: Resource = resource("kubevirt.io", "kubevirts");
+
+const fn keyed(keys: &'static [&'static str]) -> ListRule {
+    ListRule::Keyed { merge: keys[0], keys }
+}
+
+const METADATA_LISTS: &[(&str, ListRule)] =
+    &[("metadata.ownerReferences", keyed(&["uid"])), ("metadata.finalizers", ListRule::Set)];
+
+const CONDITIONS: &[(&str, ListRule)] = &[("status.conditions", keyed(&["type"]))];
+
+const NODE_LISTS: &[(&str, ListRule)] = &[
+    ("spec.podCIDRs", ListRule::Set),
+    ("status.conditions", keyed(&["type"])),
+    ("status.addresses", keyed(&["type"])),
+];
+
+const POD_LISTS: &[(&str, ListRule)] = &[
+    ("spec.containers", keyed(&["name"])),
+    ("spec.containers.env", keyed(&["name"])),
+    ("spec.containers.ports", keyed(&["containerPort", "protocol"])),
+    ("spec.containers.volumeMounts", keyed(&["mountPath"])),
+    ("spec.containers.volumeDevices", keyed(&["devicePath"])),
+    ("spec.initContainers", keyed(&["name"])),
+    ("spec.initContainers.env", keyed(&["name"])),
+    ("spec.initContainers.volumeMounts", keyed(&["mountPath"])),
+    ("spec.volumes", keyed(&["name"])),
+    ("spec.imagePullSecrets", keyed(&["name"])),
+    ("spec.hostAliases", keyed(&["ip"])),
+    ("status.conditions", keyed(&["type"])),
+    ("status.podIPs", keyed(&["ip"])),
+];
+
+const POD_FIELDS: &[&str] = &[
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "spec.hostNetwork",
+    "status.phase",
+    "status.podIP",
+    "status.nominatedNodeName",
+];
+
+const EVENT_FIELDS: &[&str] = &[
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+];
+
+/// The table.
+pub const KINDS: &[Kind] = &[
+    Kind::core(CONFIG_MAPS, "ConfigMap").short(&["cm"]),
+    Kind::core(EVENTS, "Event").short(&["ev"]).selectable(EVENT_FIELDS),
+    Kind::core(NAMESPACES, "Namespace")
+        .cluster()
+        .with_status()
+        .short(&["ns"])
+        .lists(CONDITIONS)
+        .selectable(&["status.phase"]),
+    Kind::core(NODES, "Node")
+        .cluster()
+        .with_status()
+        .short(&["no"])
+        .lists(NODE_LISTS)
+        .selectable(&["spec.unschedulable"]),
+    Kind::core(CLAIMS, "PersistentVolumeClaim")
+        .with_status()
+        .returns_deleted()
+        .short(&["pvc"])
+        .lists(CONDITIONS),
+    Kind::core(VOLUMES, "PersistentVolume").cluster().with_status().returns_deleted().short(&["pv"]),
+    Kind::core(PODS, "Pod")
+        .with_status()
+        .returns_deleted()
+        .short(&["po"])
+        .in_all()
+        .lists(POD_LISTS)
+        .selectable(POD_FIELDS),
+    Kind::core(SECRETS, "Secret").selectable(&["type"]),
+    Kind::core(SERVICE_ACCOUNTS, "ServiceAccount")
+        .returns_deleted()
+        .short(&["sa"])
+        .lists(&[("secrets", keyed(&["name"]))]),
+    Kind::core(API_SERVICES, "APIService").cluster().with_status().lists(CONDITIONS),
+    Kind::core(DEFINITIONS, "CustomResourceDefinition")
+        .cluster()
+        .with_status()
+        .short(&["crd", "crds"])
+        .lists(CONDITIONS),
+    Kind::core(LEASES, "Lease"),
+    Kind::core(STORAGE_CLASSES, "StorageClass").cluster().returns_deleted().short(&["sc"]),
+    Kind::core(VOLUME_ATTACHMENTS, "VolumeAttachment").cluster().with_status(),
+    Kind::custom(VIRTUAL_MACHINES, &["v1", "v1alpha3"], "VirtualMachine")
+        .with_status()
+        .short(&["vm", "vms"])
+        .in_all(),
+    Kind::custom(INSTANCES, &["v1", "v1alpha3"], "VirtualMachineInstance").short(&["vmi", "vmis"]).in_all(),
+    Kind::custom(MIGRATIONS, &["v1", "v1alpha3"], "VirtualMachineInstanceMigration")
+        .with_status()
+        .short(&["vmim", "vmims"])
+        .in_all(),
+    Kind::custom(KUBEVIRTS, &["v1", "v1alpha3"], "KubeVirt").with_status().short(&["kv", "kvs"]).in_all(),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_found_by_its_url_and_by_its_name() {
+        for kind in KINDS {
+            for version in kind.versions {
+                let found = by_plural(kind.resource.group, version, kind.resource.plural);
+                assert_eq!(found.map(|k| k.resource), Some(kind.resource));
+                let found = by_kind(&kind.api_version_of(version), kind.kind);
+                assert_eq!(found.map(|k| k.resource), Some(kind.resource));
+            }
+        }
+        assert!(by_plural("kubevirt.io", "v2", "virtualmachines").is_none());
+        assert!(by_kind("kubevirt.io/v1", "Pod").is_none());
+    }
+
+    #[test]
+    fn lists_are_atomic_unless_the_table_says_otherwise() {
+        let pods = of(PODS).expect("a row");
+        assert_eq!(pods.list_rule("metadata.finalizers"), ListRule::Set);
+        assert_eq!(
+            pods.list_rule("spec.containers.ports"),
+            ListRule::Keyed { merge: "containerPort", keys: &["containerPort", "protocol"] }
+        );
+        assert_eq!(pods.list_rule("spec.tolerations"), ListRule::Atomic);
+    }
+}

@@ -200,6 +200,9 @@ pub struct Answer {
     pub code: u16,
 }
 
+/// The annotation in which a pod carries its log: nothing runs in it that could write one.
+pub const POD_LOG: &str = "rehearsal.example/log";
+
 /// The platform that stands behind the API server: what is registered with it.
 #[derive(Clone)]
 pub struct Platform {
@@ -215,4 +218,21 @@ pub struct Platform {
     pub contents: fn(Timestamp) -> Vec<Value>,
     /// The faults that it knows.
     pub faults: &'static [Fault],
+}
+
+impl Default for Platform {
+    /// No platform: an API server alone.
+    fn default() -> Self {
+        Self {
+            controllers: vec![],
+            mutate: |_, _| {},
+            validate: |_, _, _| Ok(()),
+            subresource: |call| {
+                let message = format!("the server has no subresource {}", call.name);
+                Err(Refusal { code: 404, reason: "NotFound", message })
+            },
+            contents: |_| vec![],
+            faults: &[],
+        }
+    }
 }

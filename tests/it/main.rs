@@ -3,4 +3,5 @@
 
 mod conformance;
 mod layering;
+mod sim_kubectl;
 mod support;

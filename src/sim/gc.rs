@@ -1,0 +1,183 @@
+//! The garbage collector and the namespace controller: what follows from a delete.
+
+use serde_json::Value;
+
+use crate::sim::delete::DeleteOptions;
+use crate::sim::delete::FOREGROUND;
+use crate::sim::delete::ORPHAN;
+use crate::sim::delete::Preconditions;
+use crate::sim::kinds;
+use crate::sim::kinds::NAMESPACES;
+use crate::sim::meta;
+use crate::sim::registry::Caller;
+use crate::sim::registry::Registry;
+use crate::sim::store::Change;
+use crate::sim::store::Happened;
+use crate::sim::world::Key;
+use crate::sim::world::View as _;
+use crate::time::Timestamp;
+
+const COLLECTOR: &str = "generic-garbage-collector";
+const NAMESPACE_CONTROLLER: &str = "namespace-controller";
+
+impl Registry {
+    /// Does what follows from a change: deletes what has lost its owners, ends foreground and orphaning deletes,
+    /// empties and removes namespaces.
+    pub fn collect(&mut self, change: &Change, now: Timestamp) {
+        let caller = Caller::controller(COLLECTOR, now);
+        if change.happened == Happened::Deleted {
+            for dependent in self.store.dependents(meta::uid(&change.object)) {
+                self.collect_one(&dependent, &caller);
+            }
+            for owner in meta::owners(&change.object).filter_map(|o| owner_key(&change.key, o)) {
+                self.end_foreground(&owner, &caller);
+            }
+        } else {
+            self.end_orphaning(&change.key, &caller);
+            self.end_foreground(&change.key, &caller);
+            if meta::owners(&change.object).next().is_some() {
+                self.collect_one(&change.key, &caller);
+            }
+        }
+        let namespace = match &change.key {
+            key if key.resource == NAMESPACES => key.clone(),
+            key => Key::new(NAMESPACES, "", &key.namespace),
+        };
+        self.empty_namespace(&namespace, now);
+    }
+
+    /// Deletes the object if it has owners and none of them exists; forgets those that are gone otherwise.
+    fn collect_one(&mut self, key: &Key, caller: &Caller) {
+        let Some(object) = self.store.get(key) else { return };
+        if meta::is_deleting(&object) {
+            return;
+        }
+        let (present, absent): (Vec<_>, Vec<_>) =
+            meta::owners(&object).partition(|owner| self.owner_exists(key, owner));
+        if absent.is_empty() {
+            return;
+        }
+        if present.is_empty() {
+            self.delete_dependent(key, &object, "Background", caller);
+        } else {
+            let kept: Vec<Value> = present.into_iter().cloned().collect();
+            self.set_owners(key, &object, kept);
+        }
+    }
+
+    /// Whether the owner that a reference names exists. An owner of an unknown kind cannot be judged: it does.
+    fn owner_exists(&self, dependent: &Key, owner: &Value) -> bool {
+        let Some(key) = owner_key(dependent, owner) else { return true };
+        self.store.get(&key).is_some_and(|found| meta::uid(&found) == meta::text(owner, "/uid"))
+    }
+
+    fn delete_dependent(&mut self, key: &Key, object: &Value, policy: &str, caller: &Caller) {
+        let Some(kind) = kinds::of(key.resource) else { return };
+        let options = DeleteOptions {
+            propagation_policy: Some(policy.to_owned()),
+            preconditions: Some(Preconditions {
+                uid: Some(meta::uid(object).to_owned()),
+                resource_version: None,
+            }),
+            ..DeleteOptions::default()
+        };
+        if let Err(failure) = self.delete(kind, key, &options, caller) {
+            tracing::debug!(%key, %failure, "a dependent stays");
+        }
+    }
+
+    fn set_owners(&mut self, key: &Key, object: &Value, owners: Vec<Value>) {
+        let mut object = object.clone();
+        let value = (!owners.is_empty()).then(|| Value::Array(owners));
+        meta::set(&mut object, "ownerReferences", value);
+        self.store.put(key, object);
+    }
+
+    /// Goes on with a foreground delete: dependents first, then the object.
+    fn end_foreground(&mut self, key: &Key, caller: &Caller) {
+        let Some(object) = self.waiting_for(key, FOREGROUND) else { return };
+        let uid = meta::uid(&object).to_owned();
+        let mut blocked = false;
+        for dependent in self.store.dependents(&uid) {
+            let Some(found) = self.store.get(&dependent) else { continue };
+            let blocks = meta::owners(&found)
+                .any(|owner| meta::text(owner, "/uid") == uid && owner["blockOwnerDeletion"] == true);
+            if !meta::is_deleting(&found) {
+                let policy = if self.store.dependents(meta::uid(&found)).is_empty() {
+                    "Background"
+                } else {
+                    "Foreground"
+                };
+                self.delete_dependent(&dependent, &found, policy, caller);
+            }
+            blocked |= blocks && self.store.get(&dependent).is_some();
+        }
+        if !blocked {
+            self.drop_finalizer(key, FOREGROUND);
+        }
+    }
+
+    /// Releases the dependents of an object that is deleted without them.
+    fn end_orphaning(&mut self, key: &Key, _caller: &Caller) {
+        let Some(object) = self.waiting_for(key, ORPHAN) else { return };
+        let uid = meta::uid(&object);
+        for dependent in self.store.dependents(uid) {
+            let Some(found) = self.store.get(&dependent) else { continue };
+            let kept = meta::owners(&found).filter(|owner| meta::text(owner, "/uid") != uid);
+            let kept: Vec<Value> = kept.cloned().collect();
+            self.set_owners(&dependent, &found, kept);
+        }
+        self.drop_finalizer(key, ORPHAN);
+    }
+
+    /// The object, if it is being deleted and `finalizer` holds it.
+    fn waiting_for(&self, key: &Key, finalizer: &str) -> Option<std::sync::Arc<Value>> {
+        let object = self.store.get(key)?;
+        let waits = meta::is_deleting(&object) && meta::finalizers(&object).contains(&finalizer);
+        waits.then_some(object)
+    }
+
+    fn drop_finalizer(&mut self, key: &Key, finalizer: &str) {
+        let Some(object) = self.store.get(key) else { return };
+        let mut changed = (*object).clone();
+        let mut left = meta::finalizers(&object);
+        left.retain(|f| *f != finalizer);
+        meta::set_finalizers(&mut changed, &left);
+        let held = !left.is_empty()
+            || object.pointer("/metadata/deletionGracePeriodSeconds").is_some_and(|grace| *grace != 0);
+        self.store.put(key, changed);
+        if !held {
+            self.store.remove(key);
+        }
+    }
+
+    /// Deletes what is in a namespace that is being deleted, then the namespace.
+    fn empty_namespace(&mut self, key: &Key, now: Timestamp) {
+        let Some(namespace) = self.store.get(key) else { return };
+        if !meta::is_deleting(&namespace) {
+            return;
+        }
+        let caller = Caller::controller(NAMESPACE_CONTROLLER, now);
+        let mut left = false;
+        for kind in kinds::KINDS.iter().filter(|kind| kind.namespaced) {
+            let contents = self.store.list(kind.resource, Some(&key.name));
+            for object in contents {
+                let found = Key::new(kind.resource, &key.name, meta::name(&object));
+                if !meta::is_deleting(&object) {
+                    self.delete_dependent(&found, &object, "Background", &caller);
+                }
+                left |= self.store.get(&found).is_some();
+            }
+        }
+        if !left && meta::finalizers(&namespace).is_empty() {
+            self.store.remove(key);
+        }
+    }
+}
+
+/// The key of the owner that a reference names; none if its kind is unknown.
+fn owner_key(dependent: &Key, owner: &Value) -> Option<Key> {
+    let kind = kinds::by_kind(meta::text(owner, "/apiVersion"), meta::text(owner, "/kind"))?;
+    let namespace = if kind.namespaced { &*dependent.namespace } else { "" };
+    Some(Key::new(kind.resource, namespace, meta::text(owner, "/name")))
+}

@@ -1,0 +1,601 @@
+//! The rules by which objects are created, changed and deleted. Synchronous: the caller holds the one lock.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::sim::audit::Audit;
+use crate::sim::audit::AuditEntry;
+use crate::sim::defaults;
+use crate::sim::delete::DeleteOptions;
+use crate::sim::events::Said;
+use crate::sim::failure::Cause;
+use crate::sim::failure::Failure;
+use crate::sim::kinds;
+use crate::sim::kinds::Kind;
+use crate::sim::kinds::NAMESPACES;
+use crate::sim::managed;
+use crate::sim::managed::How;
+use crate::sim::managed::Writer;
+use crate::sim::meta;
+use crate::sim::patch;
+use crate::sim::patch::Patch;
+use crate::sim::store::Store;
+use crate::sim::validate;
+use crate::sim::world::Admission;
+use crate::sim::world::Fault;
+use crate::sim::world::Key;
+use crate::sim::world::Operation;
+use crate::sim::world::Platform;
+use crate::sim::world::View as _;
+use crate::sim::world::Write;
+use crate::time::Timestamp;
+
+/// Who writes, and when.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The field manager.
+    pub manager: String,
+    /// What the client calls itself; empty for a controller.
+    pub agent: String,
+    /// Whether it is a controller of the cluster.
+    pub controller: bool,
+    /// Only say what would happen.
+    pub dry_run: bool,
+    /// The time.
+    pub now: Timestamp,
+}
+
+impl Caller {
+    /// A controller of the cluster.
+    pub fn controller(manager: &str, now: Timestamp) -> Self {
+        Self { manager: manager.to_owned(), agent: String::new(), controller: true, dry_run: false, now }
+    }
+}
+
+/// Which part of an object a request writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// All but the status (all, for a kind without a separate status).
+    Main,
+    /// The status only.
+    Status,
+}
+
+impl Part {
+    /// The last part of the URL.
+    pub fn subresource(self) -> &'static str {
+        match self {
+            Self::Main => "",
+            Self::Status => "status",
+        }
+    }
+}
+
+/// The objects and everything that has a say when they change.
+pub struct Registry {
+    /// The objects.
+    pub store: Store,
+    /// The accepted writes.
+    pub audit: Audit,
+    /// What stands behind the API.
+    pub platform: Platform,
+    /// The faults that are switched on.
+    pub faults: Vec<Fault>,
+    seed: u64,
+    names: u64,
+}
+
+impl Registry {
+    /// An empty cluster.
+    pub fn new(platform: Platform, faults: Vec<Fault>, audit: Audit, seed: u64) -> Self {
+        Self { store: Store::default(), audit, platform, faults, seed, names: 0 }
+    }
+
+    /// A unique value that only the seed and the number of earlier ones decide.
+    fn unique(&mut self) -> [u8; 32] {
+        self.names += 1;
+        let mut digest = Sha256::new();
+        digest.update(self.seed.to_be_bytes());
+        digest.update(self.names.to_be_bytes());
+        digest.finalize().into()
+    }
+
+    fn new_uid(&mut self) -> String {
+        let bytes = self.unique();
+        let mut hex = String::new();
+        for byte in &bytes[..16] {
+            _ = write!(hex, "{byte:02x}");
+        }
+        // The marks of a random (version 4) UUID.
+        format!("{}-{}-4{}-a{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..32])
+    }
+
+    /// Five letters for a generated name.
+    pub fn new_suffix(&mut self) -> String {
+        const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+        let bytes = self.unique();
+        bytes.iter().take(5).map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect()
+    }
+
+    /// The object, or 404.
+    pub fn get(&self, kind: &Kind, key: &Key) -> Result<Arc<Value>, Failure> {
+        self.store.get(key).ok_or_else(|| Failure::not_found(kind, &key.name))
+    }
+
+    /// Creates an object. `namespace` is that of the request.
+    pub fn create(
+        &mut self,
+        kind: &'static Kind,
+        namespace: &str,
+        body: Value,
+        caller: &Caller,
+    ) -> Result<Arc<Value>, Failure> {
+        let sent = body.clone();
+        let (key, mut object) = self.prepare(kind, namespace, body)?;
+        meta::set(&mut object, "uid", None);
+        if kind.status {
+            defaults_status_only(kind, &mut object);
+        }
+        defaults::fill(kind, &mut object);
+        self.insert(kind, &key, object, "create", &sent, How::Update, caller)
+    }
+
+    /// Creates an object with the status and the uid that it brings: the contents of a new cluster, its fixtures, and
+    /// what its own parts report.
+    pub fn seed(&mut self, kind: &'static Kind, body: Value, caller: &Caller) -> Result<Arc<Value>, Failure> {
+        let namespace = meta::namespace(&body).to_owned();
+        let (key, mut object) = self.prepare(kind, &namespace, body)?;
+        defaults::fill(kind, &mut object);
+        self.insert(kind, &key, object, "create", &Value::Null, How::Update, caller)
+    }
+
+    /// The checks and the metadata of a new object.
+    fn prepare(
+        &mut self,
+        kind: &'static Kind,
+        namespace: &str,
+        mut object: Value,
+    ) -> Result<(Key, Value), Failure> {
+        if !meta::version(&object).is_empty() {
+            return Err(Failure::new(500, "", "resourceVersion should not be set on objects to be created"));
+        }
+        if meta::name(&object).is_empty() {
+            let prefix = meta::text(&object, "/metadata/generateName").to_owned();
+            if !prefix.is_empty() {
+                let name = format!("{prefix}{}", self.new_suffix());
+                meta::set(&mut object, "name", Some(name.into()));
+            }
+        }
+        let name = meta::name(&object).to_owned();
+        let key = Key::new(kind.resource, namespace, &name);
+        if kind.namespaced {
+            self.check_namespace(kind, &key)?;
+            meta::set(&mut object, "namespace", Some(namespace.into()));
+        } else {
+            meta::set(&mut object, "namespace", None);
+        }
+        validate::metadata(kind, &object, None)?;
+        if self.store.get(&key).is_some() {
+            return Err(Failure::already_exists(kind, &name));
+        }
+        for field in [
+            "selfLink",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "managedFields",
+            "resourceVersion",
+        ] {
+            meta::set(&mut object, field, None);
+        }
+        Ok((key, object))
+    }
+
+    fn check_namespace(&self, kind: &Kind, key: &Key) -> Result<(), Failure> {
+        let namespaces = kinds::of(NAMESPACES).expect("the table has namespaces");
+        let namespace = self.get(namespaces, &Key::new(NAMESPACES, "", &key.namespace))?;
+        if meta::is_deleting(&namespace) {
+            return Err(Failure::terminating(kind, &key.name, &key.namespace));
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the last step of three ways to create")]
+    fn insert(
+        &mut self,
+        kind: &'static Kind,
+        key: &Key,
+        mut object: Value,
+        verb: &'static str,
+        sent: &Value,
+        how: How,
+        caller: &Caller,
+    ) -> Result<Arc<Value>, Failure> {
+        if meta::uid(&object).is_empty() {
+            let uid = self.new_uid();
+            meta::set(&mut object, "uid", Some(uid.into()));
+        }
+        meta::set(&mut object, "creationTimestamp", Some(meta::rfc3339(caller.now).into()));
+        meta::set(&mut object, "generation", kind.counts_generations().then(|| 1.into()));
+        self.admit(key, None, &mut object, Operation::Create, Part::Main, caller)?;
+        if how == How::Update {
+            let writer = writer(kind, how, Part::Main, &object, caller);
+            managed::record_update(kind, &json!({}), &mut object, &writer.as_ref());
+        }
+        let stored = if caller.dry_run { Arc::new(object) } else { self.store.put(key, object) };
+        self.record(verb, key, Part::Main.subresource(), &stored, sent, caller);
+        Ok(stored)
+    }
+
+    /// Asks the webhooks.
+    fn admit(
+        &self,
+        key: &Key,
+        old: Option<&Value>,
+        object: &mut Value,
+        operation: Operation,
+        part: Part,
+        caller: &Caller,
+    ) -> Result<(), Failure> {
+        let admission = Admission {
+            view: &self.store,
+            key,
+            old,
+            subresource: part.subresource(),
+            manager: &caller.manager,
+            faults: &self.faults,
+        };
+        if operation != Operation::Delete {
+            (self.platform.mutate)(&admission, object);
+        }
+        (self.platform.validate)(&admission, object, operation).map_err(Failure::from)
+    }
+
+    /// Replaces an object or its status (PUT).
+    pub fn replace(
+        &mut self,
+        kind: &'static Kind,
+        key: &Key,
+        part: Part,
+        body: Value,
+        caller: &Caller,
+    ) -> Result<Arc<Value>, Failure> {
+        let old = self.get(kind, key)?;
+        if meta::name(&body) != &*key.name {
+            let message = format!(
+                "the name of the object ({}) does not match the name on the URL ({})",
+                meta::name(&body),
+                key.name
+            );
+            return Err(Failure::bad_request(message));
+        }
+        if kind.custom && meta::version(&body).is_empty() {
+            let cause = Cause {
+                reason: "FieldValueInvalid",
+                field: "metadata.resourceVersion".to_owned(),
+                message: "Invalid value: 0x0: must be specified for an update".to_owned(),
+            };
+            return Err(Failure::invalid(kind, &key.name, &[cause]));
+        }
+        let uid = meta::uid(&body);
+        if !uid.is_empty() && uid != meta::uid(&old) {
+            let why = format!(
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                meta::uid(&old)
+            );
+            return Err(Failure::conflict(kind, &key.name, &why));
+        }
+        let sent = body.clone();
+        self.write(kind, key, part, "update", &sent, &old, body, How::Update, caller)
+    }
+
+    /// Patches an object or its status. The second value says whether an apply created it.
+    pub fn patch(
+        &mut self,
+        kind: &'static Kind,
+        key: &Key,
+        part: Part,
+        patch: &Patch,
+        caller: &Caller,
+    ) -> Result<(Arc<Value>, bool), Failure> {
+        let old = match (self.store.get(key), patch) {
+            (Some(old), _) => old,
+            (None, Patch::Apply { manifest, .. }) if part == Part::Main => {
+                return self.create_by_apply(kind, key, manifest, caller).map(|object| (object, true));
+            }
+            (None, _) => return Err(Failure::not_found(kind, &key.name)),
+        };
+        let mut new = (*old).clone();
+        let (verb, how) = match patch {
+            Patch::Json(patch) => {
+                patch::json(kind, &key.name, &mut new, patch)?;
+                ("patch", How::Update)
+            }
+            Patch::Merge(patch) => {
+                patch::merge(&mut new, patch);
+                ("patch", How::Update)
+            }
+            Patch::Strategic(patch) => {
+                patch::strategic(kind, &mut new, patch)?;
+                ("patch", How::Update)
+            }
+            Patch::Apply { manifest, force } => {
+                let version = meta::version(manifest);
+                if !version.is_empty() && version != meta::version(&old) {
+                    return Err(Failure::modified(kind, &key.name));
+                }
+                let manifest = restricted(kind, part, manifest);
+                let writer = writer(kind, How::Apply, part, &manifest, caller);
+                patch::apply(kind, &mut new, &manifest, &writer.as_ref(), *force)?;
+                ("apply", How::Apply)
+            }
+        };
+        let stored = self.write(kind, key, part, verb, patch.body(), &old, new, how, caller)?;
+        Ok((stored, false))
+    }
+
+    fn create_by_apply(
+        &mut self,
+        kind: &'static Kind,
+        key: &Key,
+        manifest: &Value,
+        caller: &Caller,
+    ) -> Result<Arc<Value>, Failure> {
+        let mut body = manifest.clone();
+        meta::set(&mut body, "name", Some((*key.name).into()));
+        if !meta::uid(&body).is_empty() || !meta::version(&body).is_empty() {
+            return Err(Failure::not_found(kind, &key.name));
+        }
+        let (key, body) = self.prepare(kind, &key.namespace, body)?;
+        let manifest = restricted(kind, Part::Main, &body);
+        let mut object = json!({});
+        let writer = writer(kind, How::Apply, Part::Main, &manifest, caller);
+        patch::apply(kind, &mut object, &manifest, &writer.as_ref(), false)?;
+        defaults::fill(kind, &mut object);
+        self.insert(kind, &key, object, "apply", &manifest, How::Apply, caller)
+    }
+
+    /// The common end of every change: what the client must not change is put back, the webhooks are asked, the
+    /// result is stored.
+    #[expect(clippy::too_many_arguments, reason = "the last step of replace and patch")]
+    fn write(
+        &mut self,
+        kind: &'static Kind,
+        key: &Key,
+        part: Part,
+        verb: &'static str,
+        sent: &Value,
+        old: &Arc<Value>,
+        new: Value,
+        how: How,
+        caller: &Caller,
+    ) -> Result<Arc<Value>, Failure> {
+        let version = meta::version(&new);
+        if !version.is_empty() && version != meta::version(old) {
+            return Err(Failure::modified(kind, &key.name));
+        }
+        let mut new = merged_parts(kind, part, old, new, how);
+        restore_metadata(old, &mut new);
+        if kind.resource == kinds::SECRETS {
+            defaults::encode_string_data(&mut new);
+        }
+        validate::metadata(kind, &new, Some(old))?;
+        self.admit(key, Some(old), &mut new, Operation::Update, part, caller)?;
+        if kind.counts_generations() && spec_differs(kind, old, &new) {
+            meta::set(&mut new, "generation", Some((meta::generation(old) + 1).into()));
+        }
+        if how == How::Update {
+            let writer = writer(kind, how, part, &new, caller);
+            managed::record_update(kind, old, &mut new, &writer.as_ref());
+        }
+        let stored = if **old == new {
+            old.clone()
+        } else if caller.dry_run {
+            Arc::new(new)
+        } else if is_done(kind, &new) {
+            self.store.put(key, new);
+            self.store.remove(key).expect("it was put just now")
+        } else {
+            self.store.put(key, new)
+        };
+        if !caller.controller || !Arc::ptr_eq(&stored, old) {
+            self.record(verb, key, part.subresource(), &stored, sent, caller);
+        }
+        Ok(stored)
+    }
+
+    /// Carries out a write of a controller or of a subresource. What it is about may be gone: then nothing happens.
+    pub fn carry_out(&mut self, write: &Write, caller: &Caller) -> Result<(), Failure> {
+        let done = match write {
+            Write::Create(resource, object) => {
+                let kind = kinds::of(*resource).ok_or_else(Failure::no_resource)?;
+                let namespace = meta::namespace(object).to_owned();
+                self.create(kind, &namespace, object.clone(), caller).map(drop)
+            }
+            Write::Patch(key, patch) => self.merge(key, Part::Main, patch.clone(), caller),
+            Write::Status(key, status) => {
+                let split = kinds::of(key.resource).is_some_and(|kind| kind.status);
+                let part = if split { Part::Status } else { Part::Main };
+                self.merge(key, part, json!({"status": status}), caller)
+            }
+            Write::Delete(key) => self.remove(key, &DeleteOptions::default(), caller),
+            Write::DeleteNow(key) => {
+                let now = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
+                self.remove(key, &now, caller)
+            }
+            Write::Event { about, kind, reason, message, from } => {
+                self.say(&Said { about, kind, reason, message, from }, caller)
+            }
+        };
+        match done {
+            Err(failure) if matches!(failure.reason, "NotFound" | "AlreadyExists") => Ok(()),
+            done => done,
+        }
+    }
+
+    fn merge(&mut self, key: &Key, part: Part, patch: Value, caller: &Caller) -> Result<(), Failure> {
+        let kind = kinds::of(key.resource).ok_or_else(Failure::no_resource)?;
+        self.patch(kind, key, part, &Patch::Merge(patch), caller).map(drop)
+    }
+
+    fn remove(&mut self, key: &Key, options: &DeleteOptions, caller: &Caller) -> Result<(), Failure> {
+        let kind = kinds::of(key.resource).ok_or_else(Failure::no_resource)?;
+        self.delete(kind, key, options, caller).map(drop)
+    }
+
+    /// Notes an accepted write.
+    pub fn record(
+        &mut self,
+        verb: &'static str,
+        key: &Key,
+        subresource: &str,
+        object: &Value,
+        body: &Value,
+        caller: &Caller,
+    ) {
+        if caller.dry_run {
+            return;
+        }
+        let kind = kinds::of(key.resource);
+        self.audit.record(AuditEntry {
+            at: caller.now.to_string(),
+            verb,
+            resource: kind.map(Kind::qualified).unwrap_or_default(),
+            namespace: key.namespace.to_string(),
+            name: key.name.to_string(),
+            subresource: subresource.to_owned(),
+            manager: caller.manager.clone(),
+            user_agent: caller.agent.clone(),
+            controller: caller.controller,
+            uid: meta::uid(object).to_owned(),
+            resource_version: meta::version(object).to_owned(),
+            body: body.clone(),
+        });
+    }
+
+    /// Asks the webhooks whether the object may be deleted.
+    pub fn admit_delete(&self, key: &Key, object: &Value, caller: &Caller) -> Result<(), Failure> {
+        let mut object = object.clone();
+        self.admit(key, Some(&object.clone()), &mut object, Operation::Delete, Part::Main, caller)
+    }
+}
+
+/// A [`Writer`] that owns its texts.
+struct OwnedWriter<'a> {
+    manager: &'a str,
+    how: How,
+    part: Part,
+    api_version: String,
+    now: Timestamp,
+}
+
+impl OwnedWriter<'_> {
+    fn as_ref(&self) -> Writer<'_> {
+        Writer {
+            manager: self.manager,
+            how: self.how,
+            subresource: self.part.subresource(),
+            api_version: &self.api_version,
+            now: self.now,
+        }
+    }
+}
+
+fn writer<'a>(kind: &Kind, how: How, part: Part, object: &Value, caller: &'a Caller) -> OwnedWriter<'a> {
+    let api_version = match meta::text(object, "/apiVersion") {
+        "" => kind.api_version(),
+        given => given.to_owned(),
+    };
+    OwnedWriter { manager: &caller.manager, how, part, api_version, now: caller.now }
+}
+
+/// A new object loses the status that it brings if only controllers write it.
+fn defaults_status_only(kind: &Kind, object: &mut Value) {
+    // A node registers itself with its status: kubelets and tests of platforms without one do.
+    if kind.resource != kinds::NODES
+        && let Some(object) = object.as_object_mut()
+    {
+        object.shift_remove("status");
+    }
+}
+
+/// The part of an applied manifest that the request may write.
+fn restricted(kind: &Kind, part: Part, manifest: &Value) -> Value {
+    let mut manifest = manifest.clone();
+    let Some(map) = manifest.as_object_mut() else { return manifest };
+    match part {
+        Part::Main if kind.status => drop(map.shift_remove("status")),
+        Part::Main => {}
+        Part::Status => map.retain(|field, _| matches!(field.as_str(), "apiVersion" | "kind" | "status")),
+    }
+    manifest
+}
+
+/// Puts the part that the request must not write back to what it was.
+fn merged_parts(kind: &Kind, part: Part, old: &Value, new: Value, how: How) -> Value {
+    match part {
+        Part::Main if kind.status => {
+            let mut new = new;
+            set_field(&mut new, "status", old.get("status").cloned());
+            new
+        }
+        Part::Main => new,
+        Part::Status => {
+            let mut kept = old.clone();
+            set_field(&mut kept, "status", new.get("status").cloned());
+            if how == How::Apply {
+                let managers = new.pointer("/metadata/managedFields").cloned();
+                meta::set(&mut kept, "managedFields", managers);
+            }
+            kept
+        }
+    }
+}
+
+fn set_field(object: &mut Value, field: &str, value: Option<Value>) {
+    let Some(object) = object.as_object_mut() else { return };
+    match value {
+        Some(value) => drop(object.insert(field.to_owned(), value)),
+        None => drop(object.shift_remove(field)),
+    }
+}
+
+/// Puts back the metadata that belongs to the server.
+fn restore_metadata(old: &Value, new: &mut Value) {
+    for field in ["apiVersion", "kind"] {
+        new[field] = old[field].clone();
+    }
+    for field in [
+        "name",
+        "namespace",
+        "generateName",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "resourceVersion",
+    ] {
+        meta::set(new, field, old["metadata"].get(field).cloned());
+    }
+    meta::set(new, "selfLink", None);
+}
+
+/// Whether anything outside the metadata (and outside a separate status) differs.
+fn spec_differs(kind: &Kind, old: &Value, new: &Value) -> bool {
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return false };
+    let counts = |field: &str| field != "metadata" && !(kind.status && field == "status");
+    let fields = old.keys().chain(new.keys());
+    fields.filter(|field| counts(field)).any(|field| old.get(field) != new.get(field))
+}
+
+/// Whether a deleted object has nothing left that holds it.
+fn is_done(kind: &Kind, object: &Value) -> bool {
+    let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
+    meta::is_deleting(object)
+        && meta::finalizers(object).is_empty()
+        && grace.unwrap_or(0) == 0
+        && kind.resource != NAMESPACES
+}
