@@ -5,7 +5,8 @@
 #
 # BIN holds the binaries; DIR holds the certificates, keys and admin.kubeconfig that the caller made, takes data
 # and logs, and is removed at the end; the API server listens on PORT. The caller keeps the write end of our standard
-# input: however it ends, kill -9 included, the pipe closes and the servers end with it.
+# input: however it ends, kill -9 included, the pipe closes and the servers end with it. It writes one line when the API
+# server is ready.
 set -euo pipefail
 
 bin=$1 dir=$2 port=$3
@@ -42,10 +43,12 @@ start kube-apiserver --etcd-servers=unix://client:0 \
   --authorization-mode=RBAC --disable-admission-plugins=ServiceAccount --allow-privileged \
   --enable-priority-and-fairness=false --profiling=false
 
-start kube-controller-manager --kubeconfig=admin.kubeconfig --authentication-skip-lookup --secure-port=0 \
-  --leader-elect=false --profiling=false --controllers=garbage-collector-controller,namespace-controller
-
+# The controllers give up when the API server is not ready within ten seconds, so they start when told to.
 while status=0; read -r -t 1 _ || status=$?; ((status == 0 || status > 128)); do
+  if ((status == 0)); then
+    start kube-controller-manager --kubeconfig=admin.kubeconfig --authentication-skip-lookup --secure-port=0 \
+      --leader-elect=false --profiling=false --controllers=garbage-collector-controller,namespace-controller
+  fi
   for pid in "${pids[@]}"; do
     kill -0 "$pid" 2>/dev/null || { tail -n 10 ./*.log >&2; exit 1; }
   done

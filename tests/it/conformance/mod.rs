@@ -34,7 +34,6 @@ static RUNTIME: LazyLock<Runtime> =
 static REAL: LazyLock<Option<Server>> = LazyLock::new(|| {
     let plane = ControlPlane::shared()?;
     Some(RUNTIME.block_on(async {
-        plane.ready().await;
         let server = Server::new(plane.admin().await, plane.limited().await);
         setup::define_kinds(&server).await;
         setup::limit_user(&server).await;

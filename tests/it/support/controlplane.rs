@@ -34,6 +34,7 @@ pub(crate) struct ControlPlane {
 
 impl ControlPlane {
     /// The control plane that the tests of this process share; `None`, with a loud word on stderr, where there is none.
+    /// The first call waits until it is ready; it must not come from within a tokio runtime.
     pub(crate) fn shared() -> Option<&'static Self> {
         static SHARED: LazyLock<Option<ControlPlane>> =
             LazyLock::new(|| find_binaries().map(|bin| ControlPlane::start(&bin)));
@@ -56,7 +57,11 @@ impl ControlPlane {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        Self { dir, servers }
+        let plane = Self { dir, servers };
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(plane.ready());
+        // run.sh starts the controllers at this line.
+        plane.servers.stdin.as_ref().expect("stdin is a pipe").write_all(b"ready\n").unwrap();
+        plane
     }
 
     /// Where the kubeconfig of an administrator is.
@@ -75,7 +80,7 @@ impl ControlPlane {
     }
 
     /// Waits until the API server says that it is ready.
-    pub(crate) async fn ready(&self) {
+    async fn ready(&self) {
         let (clock, admin) = (SystemClock::new(), self.admin().await);
         let deadline = clock.after(READY_WITHIN);
         let request = || http::Request::get("/readyz").body(vec![]).unwrap();
