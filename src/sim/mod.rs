@@ -10,6 +10,7 @@ pub mod controller;
 pub mod defaults;
 pub mod delete;
 mod drive;
+pub mod equal;
 pub mod events;
 pub mod failure;
 pub mod fault;

@@ -46,6 +46,7 @@ pub(in crate::sim) struct Stage {
     /// The messages of writes that admission refused.
     pub(in crate::sim) refusals: Vec<String>,
     controllers: Vec<Arc<dyn Controller>>,
+    planned: BTreeMap<Task, Timestamp>,
     due: BTreeSet<(Timestamp, Task)>,
     made: u64,
 }
@@ -77,6 +78,7 @@ impl Stage {
             events: vec![],
             refusals: vec![],
             controllers: controller::all(),
+            planned: BTreeMap::new(),
             due: BTreeSet::new(),
             made: 0,
         }
@@ -94,8 +96,9 @@ impl Stage {
         let end = self.now + duration;
         while let Some((at, _)) = self.due.first().filter(|(at, _)| *at <= end) {
             self.now = self.now.max(*at);
-            if let Some((_, (number, key))) = self.due.pop_first() {
-                self.turn(number, &key);
+            if let Some((_, task)) = self.due.pop_first() {
+                self.planned.remove(&task);
+                self.turn(task.0, &task.1);
             }
         }
         self.now = end;
@@ -115,12 +118,12 @@ impl Stage {
 
     /// Plans a task; an earlier plan for it stands.
     fn plan(&mut self, at: Timestamp, task: Task) {
-        let planned = self.due.iter().find(|(_, planned)| *planned == task).cloned();
-        match planned {
-            Some((earlier, _)) if earlier <= at => return,
-            Some(later) => drop(self.due.remove(&later)),
+        match self.planned.get(&task).copied() {
+            Some(earlier) if earlier <= at => return,
+            Some(later) => drop(self.due.remove(&(later, task.clone()))),
             None => {}
         }
+        self.planned.insert(task.clone(), at);
         self.due.insert((at, task));
     }
 

@@ -23,6 +23,7 @@ use std::sync::Arc;
 pub(in crate::sim) use harvester::CLAIM_TEMPLATES;
 pub(in crate::sim) use harvester::RUN_STRATEGY;
 pub(in crate::sim) use node::address as node_address;
+pub(in crate::sim) use volume::CONTENT_STAMP;
 
 use crate::sim::world::Controller;
 
