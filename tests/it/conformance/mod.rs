@@ -15,6 +15,7 @@ mod objects;
 mod patch;
 mod server;
 mod setup;
+mod simulated;
 mod status;
 mod watch;
 
@@ -41,6 +42,9 @@ static REAL: LazyLock<Option<Server>> = LazyLock::new(|| {
     }))
 });
 
+/// The simulated server.
+static SIMULATED: LazyLock<Option<Server>> = LazyLock::new(|| Some(RUNTIME.block_on(simulated::start())));
+
 fn run<F: Future<Output = ()>>(server: Option<&'static Server>, check: impl FnOnce(&'static Server) -> F) {
     if let Some(server) = server {
         RUNTIME.block_on(check(server));
@@ -50,6 +54,7 @@ fn run<F: Future<Output = ()>>(server: Option<&'static Server>, check: impl FnOn
 macro_rules! checks {
     ($($group:ident { $($check:ident),* $(,)? })*) => {
         checks!(@on the_real_server REAL, $($group { $($check),* })*);
+        checks!(@on the_simulated_server SIMULATED, $($group { $($check),* })*);
     };
     (@on $module:ident $server:ident, $($group:ident { $($check:ident),* })*) => {
         mod $module {

@@ -71,12 +71,12 @@ impl ControlPlane {
 
     /// A client of an administrator, to whom everything is allowed.
     pub(crate) async fn admin(&self) -> Client {
-        client(&self.kubeconfig()).await
+        client_of(Kubeconfig::read_from(self.kubeconfig()).unwrap()).await
     }
 
     /// A client of [`LIMITED_USER`], to whom nothing is allowed as long as nobody gives it a role.
     pub(crate) async fn limited(&self) -> Client {
-        client(&self.dir.join("limited.kubeconfig")).await
+        client_of(Kubeconfig::read_from(self.dir.join("limited.kubeconfig")).unwrap()).await
     }
 
     /// Waits until the API server says that it is ready.
@@ -100,8 +100,7 @@ impl Drop for ControlPlane {
 }
 
 /// A client with the identity of a kubeconfig. Its retries are off: the tests look at each answer.
-pub(crate) async fn client(kubeconfig: &Path) -> Client {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+pub(crate) async fn client_of(kubeconfig: Kubeconfig) -> Client {
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     config.default_retry = false;
     Client::try_from(config).unwrap()
