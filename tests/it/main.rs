@@ -4,4 +4,5 @@
 mod conformance;
 mod layering;
 mod sim_kubectl;
+mod store;
 mod support;
