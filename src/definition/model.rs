@@ -2,6 +2,7 @@
 //! cycles, every expression compiles).
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -57,7 +58,31 @@ impl Workflow {
     pub fn step(&self, name: &StepName) -> Option<&Step> {
         self.steps.iter().chain(&self.finally).find(|step| step.name == *name)
     }
+
+    /// The workflows that its steps call, each once.
+    pub fn children(&self) -> BTreeSet<WorkflowName> {
+        let entries =
+            self.steps.iter().chain(&self.finally).flat_map(|step| [step].into_iter().chain(&step.rollback));
+        entries.filter_map(|step| step.action.child()).collect()
+    }
+
+    /// The same with the child workflow `platform-gate` before everything else, if it is destructive (L12).
+    #[must_use]
+    pub(super) fn with_gate(mut self) -> Self {
+        if !self.destructive {
+            return self;
+        }
+        let Ok(gate) = GATE.parse::<StepName>() else { return self };
+        for step in self.steps.iter_mut().filter(|step| step.after.is_empty()) {
+            step.after.push(After { step: gate.clone(), on_any: false });
+        }
+        self.steps.insert(0, Step::call(gate, GATE));
+        self
+    }
 }
+
+/// The workflow, and the step, that runs before a destructive one.
+pub const GATE: &str = "platform-gate";
 
 /// What a caller gives to a workflow.
 #[derive(Debug, Clone)]
@@ -115,6 +140,27 @@ pub struct Target {
     pub allow_empty: bool,
     /// A kind that the server does not know counts as "no such object".
     pub optional: bool,
+}
+
+impl Target {
+    /// Every template in it.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        let namespace = match &self.namespace {
+            Namespace::Named(template) => Some(template),
+            Namespace::Unset | Namespace::All => None,
+        };
+        let select = match &self.select {
+            Select::Name(template) | Select::Names(template) => [Some(template), None],
+            Select::Match { labels, fields } => [labels.as_ref(), fields.as_ref()],
+            Select::All => [None, None],
+        };
+        [Some(&self.api), Some(&self.kind), namespace].into_iter().chain(select).flatten()
+    }
+
+    /// The variables that it names.
+    pub fn references(&self) -> BTreeSet<String> {
+        self.templates().flat_map(Template::references).collect()
+    }
 }
 
 /// The namespace of a target.
@@ -204,6 +250,39 @@ pub struct Step {
     pub else_debt: Option<Template>,
 }
 
+impl Step {
+    /// A step that calls a workflow without inputs.
+    fn call(name: StepName, workflow: &str) -> Self {
+        let args = BTreeMap::from([("name".to_owned(), Template::Plain(workflow.into()))]);
+        let title = Bilingual { en: "Check the platform".to_owned(), zh: Some("检查平台".to_owned()) };
+        Self {
+            name,
+            title,
+            after: vec![],
+            when: None,
+            for_each: None,
+            covers: None,
+            continue_on_error: false,
+            commit: None,
+            target: None,
+            reads: vec![],
+            lets: BTreeMap::new(),
+            captures: BTreeMap::new(),
+            check: None,
+            idempotent: false,
+            preconditions: vec![],
+            action: Action { uses: ActionKind::Workflow, args, that: None },
+            retry: Retry::default(),
+            attempt_timeout: None,
+            timeout: None,
+            wait: None,
+            outputs: BTreeMap::new(),
+            rollback: vec![],
+            else_debt: None,
+        }
+    }
+}
+
 /// An edge of the graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct After {
@@ -268,6 +347,14 @@ pub struct Action {
     pub args: BTreeMap<String, Template>,
     /// `assert`: what must hold. Other actions have none.
     pub that: Option<Expr>,
+}
+
+impl Action {
+    /// The workflow that it calls, if it is `workflow`.
+    pub fn child(&self) -> Option<WorkflowName> {
+        let name = self.args.get("name").filter(|_| self.uses == ActionKind::Workflow)?;
+        name.plain()?.as_str()?.parse().ok()
+    }
 }
 
 /// The actions of L10.
@@ -336,6 +423,21 @@ pub struct Retry {
     pub wait: bool,
     /// Between two attempts the rollback entries run.
     pub undo: bool,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        let duration = |text: &str| Template::Plain(text.into());
+        Self {
+            attempts: 3,
+            delay: duration("2s"),
+            factor: 2.0,
+            max_delay: duration("30s"),
+            jitter: 0.2,
+            wait: false,
+            undo: false,
+        }
+    }
 }
 
 /// What must become true after the action (L5).

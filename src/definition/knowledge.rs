@@ -1,0 +1,112 @@
+//! Known failures: what a message means and what to do about it (L14).
+
+use std::sync::Arc;
+
+use regex::Regex;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::definition::expr::Expr;
+use crate::definition::expr::Scope;
+use crate::failure::Bilingual;
+
+/// All entries, the most important first.
+#[derive(Debug, Default)]
+pub struct Knowledge {
+    entries: Vec<Entry>,
+}
+
+/// One known failure.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Its name, unique over all files.
+    pub name: String,
+    /// What it is recognised by.
+    pub signature: Signature,
+    /// Why it happens.
+    pub cause: Bilingual,
+    /// What to do.
+    pub remedy: Bilingual,
+    /// What it means for whoever waits.
+    pub class: Class,
+    /// Where several match, the highest wins.
+    pub priority: i64,
+    /// Where it is written down.
+    pub source: String,
+}
+
+/// How an entry recognises evidence.
+#[derive(Debug, Clone)]
+pub enum Signature {
+    /// The text matches somewhere.
+    Regex(Regex),
+    /// True for `evidence`, the text.
+    Cel(Expr),
+}
+
+/// What a known failure means for whoever waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Waiting is useless.
+    Permanent,
+    /// Trying again may help.
+    Retryable,
+    /// It passes by itself.
+    Wait,
+}
+
+impl Class {
+    /// The word in the file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Permanent => "permanent",
+            Self::Retryable => "retryable",
+            Self::Wait => "wait",
+        }
+    }
+}
+
+impl Knowledge {
+    /// Sorts the entries by priority; equal ones keep their order.
+    pub fn new(mut entries: Vec<Entry>) -> Self {
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.priority));
+        Self { entries }
+    }
+
+    /// The most important entry that recognises `evidence`: the text of a condition, an event or an error.
+    pub fn matches(&self, evidence: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.matches(evidence))
+    }
+
+    /// Every entry, the most important first.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+}
+
+impl Entry {
+    /// True if this is what `evidence` tells of. An expression without a value does not match.
+    pub fn matches(&self, evidence: &str) -> bool {
+        match &self.signature {
+            Signature::Regex(regex) => regex.is_match(evidence),
+            Signature::Cel(expr) => {
+                let mut scope = Scope::default();
+                scope.bind("evidence", Arc::new(Value::from(evidence)));
+                expr.eval_bool(&scope).unwrap_or(false)
+            }
+        }
+    }
+
+    /// What `known()` gives.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "cause": self.cause.en,
+            "cause_zh": self.cause.zh,
+            "remedy": self.remedy.en,
+            "remedy_zh": self.remedy.zh,
+            "class": self.class.as_str(),
+            "source": self.source,
+        })
+    }
+}

@@ -1,0 +1,50 @@
+//! Collects mistakes while documents are read: none of them ends the reading.
+
+use crate::definition::codes::Code;
+use crate::definition::diagnostic::Diagnostic;
+use crate::definition::node::Place;
+use crate::definition::node::Sources;
+
+/// What has been read and what is wrong with it.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    /// The files.
+    pub sources: Sources,
+    /// The mistakes, in the order in which they were found.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Report {
+    /// Adds an error without a hint.
+    pub(super) fn error(&mut self, code: &'static Code, place: &Place, message: impl Into<String>) {
+        self.diagnostics.push(Diagnostic::error(code, place, message));
+    }
+
+    /// Adds an error with a hint.
+    pub(super) fn error_with(
+        &mut self,
+        code: &'static Code,
+        place: &Place,
+        message: impl Into<String>,
+        hint: impl Into<Option<String>>,
+    ) {
+        self.diagnostics.push(Diagnostic::error(code, place, message).hint(hint));
+    }
+
+    /// Adds a diagnostic.
+    pub(super) fn push(&mut self, diagnostic: Diagnostic) {
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// True if an error was found in that file.
+    pub(super) fn has_error_in(&self, file: usize) -> bool {
+        let there =
+            |diagnostic: &Diagnostic| diagnostic.place.as_ref().is_some_and(|place| place.file == file);
+        self.diagnostics.iter().any(|diagnostic| diagnostic.is_error() && there(diagnostic))
+    }
+
+    /// Number of errors so far.
+    pub(super) fn errors(&self) -> usize {
+        self.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count()
+    }
+}

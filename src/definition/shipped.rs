@@ -1,0 +1,64 @@
+//! What is built into the binary, so that it works alone: the files of `/workflows`. A test compares the lists with the
+//! folder.
+
+use crate::definition::read::Files;
+
+macro_rules! files {
+    ($($path:literal),* $(,)?) => {
+        &[$(($path, include_str!(concat!("../../workflows/", $path)))),*]
+    };
+}
+
+/// Workflows.
+pub(super) const WORKFLOWS: &[(&str, &str)] = files!();
+
+/// Knowledge files.
+pub(super) const KNOWLEDGE: &[(&str, &str)] = files!();
+
+/// Manifests and fixtures beside the workflows.
+const BESIDE: &[(&str, &str)] = files!();
+
+/// Reads the built-in manifests and fixtures.
+pub(super) struct ShippedFiles;
+
+impl Files for ShippedFiles {
+    fn read(&self, path: &str) -> Result<String, String> {
+        let found = BESIDE.iter().find(|(name, _)| *name == path);
+        found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| "it is not built in".to_owned())
+    }
+
+    fn shown(&self, path: &str) -> String {
+        format!("(built in) {path}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    fn files_in(dir: &Path, prefix: &str, found: &mut BTreeSet<String>) {
+        let Ok(entries) = fs::read_dir(dir) else { return };
+        for entry in entries {
+            let path = entry.expect("a folder that can be read").path();
+            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+            match path.is_dir() {
+                true => files_in(&path, &format!("{prefix}{name}/"), found),
+                false => drop(found.insert(format!("{prefix}{name}"))),
+            }
+        }
+    }
+
+    #[test]
+    fn every_file_of_the_workflows_folder_is_built_in() {
+        let mut there = BTreeSet::new();
+        files_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("workflows"), "", &mut there);
+        there.retain(|name| !name.ends_with(".md"));
+        let built_in =
+            [WORKFLOWS, KNOWLEDGE, BESIDE].into_iter().flatten().map(|(path, _)| (*path).to_owned());
+        assert_eq!(built_in.collect::<BTreeSet<_>>(), there);
+    }
+}
