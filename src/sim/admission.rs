@@ -185,7 +185,7 @@ fn shared_claim(admission: &Admission<'_>, new: &Value) -> Option<String> {
 
 /// The garbage collector may delete what it likes (domain.md §5.1).
 fn by_garbage_collector(admission: &Admission<'_>) -> bool {
-    admission.manager == "kube-controller-manager"
+    ["generic-garbage-collector", "namespace-controller"].contains(&admission.manager)
 }
 
 /// A claim that VMs use (domain.md §5.1, HV pkg/webhook/resources/persistentvolumeclaim/validator.go:107).

@@ -15,6 +15,7 @@ use crate::sim::world::Controller;
 use crate::sim::world::Key;
 use crate::time::Clock;
 use crate::time::Timestamp;
+use crate::time::shorten;
 
 /// How many reconciliations run before others get their turn.
 const BATCH: usize = 256;
@@ -109,7 +110,7 @@ impl Host {
     fn round(&mut self, registry: &mut Registry, clock: &dyn Clock) -> Round {
         let now = clock.now();
         for _ in 0..BATCH {
-            self.look(registry, now);
+            self.look(registry, now, clock.speed());
             match self.queue.pop(now) {
                 Some(task) => self.reconcile(registry, task, now, clock),
                 None if self.seen == registry.store.revision() => return Round::Idle(self.queue.next()),
@@ -119,8 +120,8 @@ impl Host {
         Round::Busy
     }
 
-    /// Takes in the changes since the last look.
-    fn look(&mut self, registry: &mut Registry, now: Timestamp) {
+    /// Takes in the changes since the last look. Each controller notices them after its lag.
+    fn look(&mut self, registry: &mut Registry, now: Timestamp, speed: f64) {
         let changes: Vec<Change> = match registry.store.since(self.seen) {
             Ok(changes) => changes.cloned().collect(),
             Err(_) => everything(registry),
@@ -130,7 +131,7 @@ impl Host {
             registry.collect(&change, now);
             for (i, controller) in self.controllers.iter().enumerate() {
                 if let Some(key) = controller.concerns(&change.key, &change.object) {
-                    self.queue.plan((i, key), now);
+                    self.queue.plan((i, key), now + shorten(controller.lag(), speed));
                 }
             }
         }

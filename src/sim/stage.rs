@@ -246,7 +246,7 @@ impl Stage {
             .map(|(key, _)| key.clone())
             .collect();
         for key in owned {
-            self.delete(&key, true, "kube-controller-manager");
+            self.delete(&key, true, "generic-garbage-collector");
         }
     }
 

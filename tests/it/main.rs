@@ -5,5 +5,6 @@ mod conformance;
 mod language;
 mod layering;
 mod sim_kubectl;
+mod sim_kubevirt;
 mod store;
 mod support;

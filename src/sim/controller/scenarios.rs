@@ -338,14 +338,6 @@ fn a_verb_that_does_not_fit_is_refused_in_kubevirts_words() {
     assert!(scene.instance().is_none());
 }
 
-#[test]
-fn a_dry_run_in_the_body_changes_nothing() {
-    let mut scene = Scene::running(Strategy::Manual);
-    scene.call("stop", &json!({ "dryRun": ["All"] })).expect("is accepted");
-    scene.wait(60);
-    assert_eq!(scene.phase(), "Running");
-}
-
 /// domain.md §1.6: phase Running with deletionTimestamp meanwhile, Succeeded after ACPI, Failed after the grace period.
 #[test]
 fn a_shutdown_takes_as_long_as_the_guest_and_its_grace_period_allow() {
