@@ -23,6 +23,16 @@ pub struct Ask {
     pub expires: Option<Timestamp>,
 }
 
+impl Ask {
+    /// True if `choice` is one of its answers; any duration will do for "wait".
+    pub fn offers(&self, choice: Choice) -> bool {
+        self.choices.iter().any(|offered| match (offered, choice) {
+            (Choice::Wait(_), Choice::Wait(_)) => true,
+            (offered, choice) => *offered == choice,
+        })
+    }
+}
+
 /// Why a run asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -86,6 +96,21 @@ pub enum Choice {
     Approve,
     /// An approval is refused.
     Reject,
+}
+
+impl std::fmt::Display for Choice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Done => f.write_str("done"),
+            Self::Retry => f.write_str("retry"),
+            Self::Wait(duration) => write!(f, "wait {}s", duration.as_secs()),
+            Self::Skip => f.write_str("skip"),
+            Self::Rollback => f.write_str("rollback"),
+            Self::Fail => f.write_str("fail"),
+            Self::Approve => f.write_str("approve"),
+            Self::Reject => f.write_str("reject"),
+        }
+    }
 }
 
 /// Durations as whole milliseconds.

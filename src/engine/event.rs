@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -112,8 +113,8 @@ pub struct InheritedUnit {
     pub end: Option<AttemptEnd>,
     /// True if an attempt was started: what a commit point asks.
     pub attempted: bool,
-    /// True if an attempt ended with something else than "unchanged": what an undo asks.
-    pub touched: bool,
+    /// What its attempts left in the world: what an undo asks.
+    pub footprint: Footprint,
     /// How its wait ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<VerdictReached>,
@@ -166,6 +167,18 @@ pub struct AttemptEnd {
     pub changes: Option<Blob>,
 }
 
+impl AttemptEnd {
+    /// The end of an attempt that had nothing to do.
+    pub const fn unchanged() -> Self {
+        Self { effect: AttemptEffect::Unchanged, object: None, result: None, changes: None }
+    }
+
+    /// The end of an attempt that failed without effect.
+    pub const fn failed(failure: Failure) -> Self {
+        Self { effect: AttemptEffect::Failed(failure), object: None, result: None, changes: None }
+    }
+}
+
 /// What an attempt did to the world.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -184,6 +197,30 @@ pub enum AttemptEffect {
     Unknown(Failure),
 }
 
+/// What the attempts of a unit left in the world, at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Footprint {
+    /// Nothing: there was no attempt, or all ended as "unchanged".
+    #[default]
+    None,
+    /// Nothing that is known of: an attempt failed without effect. Undo has a look all the same (E5).
+    Tried,
+    /// An attempt changed something, or may have.
+    Changed,
+}
+
+impl AttemptEffect {
+    /// What an attempt that ended so left.
+    pub const fn footprint(&self) -> Footprint {
+        match self {
+            Self::Unchanged | Self::NotDone => Footprint::None,
+            Self::Failed(_) => Footprint::Tried,
+            Self::Changed | Self::Unattributed | Self::Unknown(_) => Footprint::Changed,
+        }
+    }
+}
+
 /// Delays of a retry policy, evaluated, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryDelays {
@@ -191,6 +228,14 @@ pub struct RetryDelays {
     pub delay_ms: u64,
     /// The longest.
     pub max_ms: u64,
+}
+
+impl RetryDelays {
+    /// The two durations.
+    pub fn new(delay: Duration, max: Duration) -> Self {
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        Self { delay_ms: ms(delay), max_ms: ms(max) }
+    }
 }
 
 /// The verdict that ended a wait.
@@ -266,6 +311,19 @@ pub enum RunOutcome {
     RolledBack,
     /// Somebody cancelled it.
     Cancelled(RolledBack),
+}
+
+impl std::fmt::Display for RunOutcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::RolledBack => "failed and rolled back",
+            Self::Cancelled(RolledBack::Yes) => "cancelled, all undone",
+            Self::Cancelled(RolledBack::Partly) => "cancelled, partly undone",
+            Self::Cancelled(RolledBack::No) => "cancelled, nothing undone",
+        })
+    }
 }
 
 /// How much of a cancelled run was undone.
@@ -385,6 +443,47 @@ pub enum Event {
 
     /// The end, for ever. The locks are free.
     Finished(Box<Finished>),
+}
+
+impl Event {
+    /// Its name, as in the journal.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Created(_) => "created",
+            Self::LocksGranted { .. } => "locks_granted",
+            Self::LockBroken { .. } => "lock_broken",
+            Self::Opened { .. } => "opened",
+            Self::Skipped { .. } => "skipped",
+            Self::PreconditionPending { .. } => "precondition_pending",
+            Self::Unchanged { .. } => "unchanged",
+            Self::AttemptStarted { .. } => "attempt_started",
+            Self::ProcessStarted { .. } => "process_started",
+            Self::Interrupted { .. } => "interrupted",
+            Self::AttemptFinished { .. } => "attempt_finished",
+            Self::RetryScheduled { .. } => "retry_scheduled",
+            Self::SleepStarted { .. } => "sleep_started",
+            Self::WaitStarted { .. } => "wait_started",
+            Self::WaitNoted { .. } => "wait_noted",
+            Self::VerdictReached { .. } => "verdict_reached",
+            Self::Succeeded { .. } => "succeeded",
+            Self::Failed { .. } => "failed",
+            Self::Cancelled { .. } => "cancelled",
+            Self::Compensated { .. } => "compensated",
+            Self::NotCompensated { .. } => "not_compensated",
+            Self::AskOpened(_) => "ask_opened",
+            Self::AskAnswered { .. } => "ask_answered",
+            Self::GuardBroken { .. } => "guard_broken",
+            Self::CancelRequested { .. } => "cancel_requested",
+            Self::RollbackStarted { .. } => "rollback_started",
+            Self::Paused { .. } => "paused",
+            Self::Unpaused { .. } => "unpaused",
+            Self::DebtOpened(_) => "debt_opened",
+            Self::DebtClosed { .. } => "debt_closed",
+            Self::Noted { .. } => "noted",
+            Self::Warned { .. } => "warned",
+            Self::Finished(_) => "finished",
+        }
+    }
 }
 
 /// The last event of a run.

@@ -6,14 +6,30 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
+pub mod apply;
 pub mod ask;
+mod case;
+pub mod codes;
 pub mod command;
+pub mod decide;
 pub mod effect;
 pub mod event;
+pub mod limits;
+pub mod part;
+mod progress;
+pub mod retry;
+mod rollback;
+pub mod standing;
 pub mod state;
+pub mod summary;
 pub mod unit;
 
+pub use apply::IllegalEvent;
 pub use command::Command;
+pub use decide::Rejection;
+pub use decide::advance;
 pub use effect::Effect;
+pub use effect::next_deadline;
+pub use effect::pending_effects;
 pub use event::Event;
 pub use state::RunState;

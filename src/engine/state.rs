@@ -15,6 +15,7 @@ use crate::engine::event::Created;
 use crate::engine::event::Debt;
 use crate::engine::event::Facts;
 use crate::engine::event::Finished;
+use crate::engine::event::Footprint;
 use crate::engine::event::Item;
 use crate::engine::event::ObjectVersion;
 use crate::engine::event::ProcessMark;
@@ -85,6 +86,8 @@ pub struct RunState {
     pub finished: Option<(Timestamp, Finished)>,
     /// Units of steps in the order in which they ended: the reverse is the order of undo.
     pub completed: Vec<UnitId>,
+    /// So many of the first steps in the plan's order are over; kept by `advance` so that nobody looks at them again.
+    pub over: usize,
 }
 
 /// A run that goes backwards.
@@ -179,8 +182,8 @@ pub struct UnitState {
     pub retry: Option<RetryDelays>,
     /// True from the first `AttemptStarted` on.
     pub attempted: bool,
-    /// True once an attempt ended with something else than "unchanged".
-    pub touched: bool,
+    /// What its ended attempts left in the world.
+    pub footprint: Footprint,
     /// How the last attempt ended; none while it runs.
     pub end: Option<AttemptEnd>,
     /// How the wait ended.
@@ -194,6 +197,8 @@ pub struct UnitState {
 /// Where a unit is. The diagram is in [`crate::engine`].
 #[derive(Debug, Clone)]
 pub enum Phase {
+    /// Begun by the run that this one continues, not by this one yet.
+    Inherited,
     /// A precondition is not met, until `deadline`.
     Pending {
         /// When waiting for it ends.
@@ -246,6 +251,30 @@ pub enum Phase {
     Done(UnitOutcome),
 }
 
+impl Phase {
+    /// Its name, for people.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Inherited => "inherited",
+            Self::Pending { .. } => "pending",
+            Self::Preparing => "preparing",
+            Self::Acting { .. } => "acting",
+            Self::Observing { .. } => "observing",
+            Self::Failing => "failing",
+            Self::Backoff { .. } => "backoff",
+            Self::Sleeping { .. } => "sleeping",
+            Self::Acted => "acted",
+            Self::Waiting(_) => "waiting",
+            Self::Asking { .. } => "asking",
+            Self::Concluding => "concluding",
+            Self::Done(UnitOutcome::Succeeded) => "succeeded",
+            Self::Done(UnitOutcome::Failed) => "failed",
+            Self::Done(UnitOutcome::Skipped) => "skipped",
+            Self::Done(UnitOutcome::Cancelled) => "cancelled",
+        }
+    }
+}
+
 /// How a unit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnitOutcome {
@@ -286,8 +315,8 @@ pub struct WaitState {
     pub applies: Option<Applies>,
     /// Since when its targets are out of sight.
     pub lost_at: Option<Timestamp>,
-    /// The verdict for which a person said "wait": it asks again only when time is up.
-    pub quiet: Option<u16>,
+    /// A person said "wait" to a verdict: verdicts ask again only when time is up.
+    pub quiet: bool,
 }
 
 impl RunState {
@@ -311,7 +340,7 @@ impl RunState {
         let undos = self.undos.iter().filter(|(_, block)| block.open > 0);
         let undos = undos.map(|(block, state)| (block.clone(), state));
         steps.chain(undos).flat_map(|(block, state)| {
-            let open = state.units.iter().filter(|(_, unit)| !unit.is_done());
+            let open = state.units.iter().filter(|(_, unit)| unit.is_open());
             open.map(move |(key, unit)| {
                 let item = (!key.is_empty()).then(|| key.clone());
                 (block.clone().unit(item), unit)
@@ -346,6 +375,16 @@ impl BlockState {
         let items = self.items.iter().flatten().chain(&self.inherited);
         items.into_iter().find(|item| &*item.key == key)
     }
+
+    /// Moves `next` to the first item that has not begun.
+    pub(in crate::engine) fn skip_begun(&mut self) {
+        let items = self.items.as_deref().unwrap_or_default();
+        while let Some(item) = items.get(self.next)
+            && self.units.get(&item.key).is_some_and(UnitState::has_begun_here)
+        {
+            self.next += 1;
+        }
+    }
 }
 
 impl UnitState {
@@ -354,11 +393,22 @@ impl UnitState {
         matches!(self.phase, Phase::Done(_))
     }
 
+    /// True if this run, not one that it continues, has begun it, or if it is over.
+    pub const fn has_begun_here(&self) -> bool {
+        !matches!(self.phase, Phase::Inherited)
+    }
+
+    /// True if it has begun and not ended.
+    pub const fn is_open(&self) -> bool {
+        !matches!(self.phase, Phase::Inherited | Phase::Done(_))
+    }
+
     /// How it ended, if it has.
     pub const fn outcome(&self) -> Option<UnitOutcome> {
         match self.phase {
             Phase::Done(outcome) => Some(outcome),
-            Phase::Pending { .. }
+            Phase::Inherited
+            | Phase::Pending { .. }
             | Phase::Preparing
             | Phase::Acting { .. }
             | Phase::Observing { .. }
@@ -372,9 +422,9 @@ impl UnitState {
         }
     }
 
-    /// True if it may have changed the world: an undo must look at it.
-    pub const fn may_have_effect(&self) -> bool {
-        self.touched || (self.attempted && self.end.is_none())
+    /// What it left in the world at most, an attempt without a result included.
+    pub const fn left(&self) -> Footprint {
+        if self.attempted && self.end.is_none() { Footprint::Changed } else { self.footprint }
     }
 }
 

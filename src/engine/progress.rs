@@ -1,0 +1,83 @@
+//! Which part of its life a run is in, and which blocks may move in it.
+
+use crate::definition::model::Step;
+use crate::engine::case::Case;
+use crate::engine::part::Part;
+use crate::engine::part::Role;
+use crate::engine::rollback;
+use crate::engine::rollback::Undoing;
+use crate::engine::standing;
+use crate::engine::unit::Block;
+
+/// The parts of a run's life, in order.
+#[derive(Debug)]
+pub(super) enum Progress<'p> {
+    /// It queues for its locks.
+    Queued,
+    /// It goes through its steps.
+    Forward,
+    /// What is in flight ends.
+    Halting,
+    /// It goes backwards: this is next.
+    Undoing(Undoing),
+    /// This finally step is next, or runs.
+    Finally(&'p Step),
+    /// Everything is done; the outputs of the workflow are missing.
+    Summarizing,
+    /// Everything is done.
+    Over,
+}
+
+impl<'a> Case<'a> {
+    /// Where the run is now.
+    pub(super) fn progress(self) -> Progress<'a> {
+        let run = self.run;
+        if run.granted.is_none() {
+            return if run.rollback.is_some() { Progress::Over } else { Progress::Queued };
+        }
+        if run.rollback.is_some() {
+            if self.run.open().any(|(unit, _)| self.is_forward(&unit.block)) {
+                return Progress::Halting;
+            }
+            match rollback::next(self) {
+                // An undo between two attempts was under way when the run failed: it comes to its end first.
+                Some(Undoing::Run(block)) if run.open_units > 0 && run.block(&block).is_none() => {
+                    return Progress::Halting;
+                }
+                Some(undoing) => return Progress::Undoing(undoing),
+                None => {}
+            }
+        } else if run.cancel_requested || run.is_rollback_only() || self.unfinished().next().is_some() {
+            return Progress::Forward;
+        }
+        match self.next_finally() {
+            Some(step) => Progress::Finally(step),
+            None if run.rollback.is_some() || self.plan.workflow.outputs.is_empty() => Progress::Over,
+            None => Progress::Summarizing,
+        }
+    }
+
+    /// The steps of the graph that are not over, each after those before it.
+    pub(super) fn unfinished(self) -> impl Iterator<Item = &'a Step> {
+        let order = self.plan.graph.order().iter().skip(self.run.over);
+        order
+            .filter(move |name| standing::step_outcome(self.plan, self.run, name).is_none())
+            .filter_map(|name| self.plan.workflow.step(name))
+    }
+
+    fn is_forward(self, block: &Block) -> bool {
+        Part::of(self.plan, block).is_some_and(|part| part.role == Role::Forward)
+    }
+
+    /// Finally steps run one after the other, in the order of the file; not again for an earlier run's sake.
+    fn next_finally(self) -> Option<&'a Step> {
+        if self.run.is_rollback_only() {
+            return None;
+        }
+        self.plan.workflow.finally.iter().find(|step| {
+            let part = Part { step, role: Role::Finally };
+            let block = self.run.steps.get(&step.name);
+            block.and_then(|block| standing::outcome(part, block)).is_none()
+        })
+    }
+}
