@@ -10,13 +10,52 @@ macro_rules! files {
 }
 
 /// Workflows.
-pub(super) const WORKFLOWS: &[(&str, &str)] = files!();
+pub(super) const WORKFLOWS: &[(&str, &str)] = files!(
+    "platform-gate.toml",
+    "vm-force-restart.toml",
+    "vm-force-stop.toml",
+    "vm-restart.toml",
+    "vm-start.toml",
+    "vm-stop.toml",
+);
 
 /// Knowledge files.
-pub(super) const KNOWLEDGE: &[(&str, &str)] = files!();
+pub(super) const KNOWLEDGE: &[(&str, &str)] =
+    files!("knowledge/admission.toml", "knowledge/api.toml", "knowledge/vm.toml",);
 
 /// Manifests and fixtures beside the workflows.
-const BESIDE: &[(&str, &str)] = files!();
+const BESIDE: &[(&str, &str)] = files!(
+    "fixtures/always-on.yaml",
+    "fixtures/attach-error.yaml",
+    "fixtures/claim-missing.yaml",
+    "fixtures/deleting.yaml",
+    "fixtures/halted-pending-claim.yaml",
+    "fixtures/halted.yaml",
+    "fixtures/leaving.yaml",
+    "fixtures/leftover-pod-on.yaml",
+    "fixtures/leftover-pod.yaml",
+    "fixtures/manual-off.yaml",
+    "fixtures/manual-on.yaml",
+    "fixtures/migration.yaml",
+    "fixtures/node-cordoned.yaml",
+    "fixtures/node-drained.yaml",
+    "fixtures/off-pending-claim.yaml",
+    "fixtures/on-node-2.yaml",
+    "fixtures/once-ended.yaml",
+    "fixtures/once-on.yaml",
+    "fixtures/over-quota.yaml",
+    "fixtures/paused-on.yaml",
+    "fixtures/pod-not-ready.yaml",
+    "fixtures/rerun-off.yaml",
+    "fixtures/restore-in-progress.yaml",
+    "fixtures/restore-while-off.yaml",
+    "fixtures/running-false.yaml",
+    "fixtures/running-true.yaml",
+    "fixtures/snapshot-in-progress.yaml",
+    "fixtures/snapshot-while-off.yaml",
+    "fixtures/starts-paused.yaml",
+    "fixtures/unschedulable.yaml",
+);
 
 /// Reads the built-in manifests and fixtures.
 pub(super) struct ShippedFiles;

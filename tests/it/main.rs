@@ -8,3 +8,4 @@ mod sim_kubectl;
 mod sim_kubevirt;
 mod store;
 mod support;
+mod workflows;
