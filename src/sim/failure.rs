@@ -128,11 +128,25 @@ impl Failure {
     }
 
     /// 422 for a JSON patch that does not apply.
-    pub fn unprocessable(kind: &Kind, name: &str) -> Self {
+    pub fn unprocessable() -> Self {
         let message = "the server rejected our request due to an error in our request";
-        let mut failure = Self::new(422, "Invalid", message).about(kind, name);
+        let mut failure = Self::new(422, "Invalid", message);
         failure.details = Some(Box::new(json!({})));
         failure
+    }
+
+    /// 400 for a patch of the wrong shape, in the words of Go's decoder.
+    pub fn not_a(patch: &Value, wanted: &str) -> Self {
+        let given = match patch {
+            Value::Object(_) => "object",
+            Value::Array(_) => "array",
+            Value::String(_) => "string",
+            Value::Number(_) => "number",
+            Value::Bool(_) | Value::Null => "bool",
+        };
+        let message =
+            format!("error decoding patch: json: cannot unmarshal {given} into Go value of type {wanted}");
+        Self::bad_request(message)
     }
 
     /// 400.

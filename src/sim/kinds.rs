@@ -287,6 +287,11 @@ const EVENT_FIELDS: &[&str] = &[
     "type",
 ];
 
+/// Whether kube-apiserver serves the group itself.
+pub fn is_built_in(group: &str) -> bool {
+    KINDS.iter().any(|kind| kind.resource.group == group && !kind.custom)
+}
+
 /// The table.
 pub const KINDS: &[Kind] = &[
     Kind::core(CONFIG_MAPS, "ConfigMap").short(&["cm"]),

@@ -263,14 +263,6 @@ impl Registry {
         caller: &Caller,
     ) -> Result<Arc<Value>, Failure> {
         let old = self.get(kind, key)?;
-        if meta::name(&body) != &*key.name {
-            let message = format!(
-                "the name of the object ({}) does not match the name on the URL ({})",
-                meta::name(&body),
-                key.name
-            );
-            return Err(Failure::bad_request(message));
-        }
         if kind.custom && meta::version(&body).is_empty() {
             let cause = Cause {
                 reason: "FieldValueInvalid",
@@ -278,14 +270,6 @@ impl Registry {
                 message: "Invalid value: 0x0: must be specified for an update".to_owned(),
             };
             return Err(Failure::invalid(kind, &key.name, &[cause]));
-        }
-        let uid = meta::uid(&body);
-        if !uid.is_empty() && uid != meta::uid(&old) {
-            let why = format!(
-                "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                meta::uid(&old)
-            );
-            return Err(Failure::conflict(kind, &key.name, &why));
         }
         let sent = body.clone();
         self.write(kind, key, part, "update", &sent, &old, body, How::Update, caller)
@@ -310,10 +294,13 @@ impl Registry {
         let mut new = (*old).clone();
         let (verb, how) = match patch {
             Patch::Json(patch) => {
-                patch::json(kind, &key.name, &mut new, patch)?;
+                patch::json(&mut new, patch)?;
                 ("patch", How::Update)
             }
             Patch::Merge(patch) => {
+                if !patch.is_object() {
+                    return Err(Failure::not_a(patch, patch::MAP));
+                }
                 patch::merge(&mut new, patch);
                 ("patch", How::Update)
             }
@@ -345,7 +332,14 @@ impl Registry {
     ) -> Result<Arc<Value>, Failure> {
         let mut body = manifest.clone();
         meta::set(&mut body, "name", Some((*key.name).into()));
-        if !meta::uid(&body).is_empty() || !meta::version(&body).is_empty() {
+        if !meta::uid(&body).is_empty() {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {}, and no existing object was found",
+                meta::uid(&body)
+            );
+            return Err(Failure::conflict(kind, &key.name, &why));
+        }
+        if !meta::version(&body).is_empty() {
             return Err(Failure::not_found(kind, &key.name));
         }
         let (key, body) = self.prepare(kind, &key.namespace, body)?;
@@ -372,10 +366,8 @@ impl Registry {
         how: How,
         caller: &Caller,
     ) -> Result<Arc<Value>, Failure> {
-        let version = meta::version(&new);
-        if !version.is_empty() && version != meta::version(old) {
-            return Err(Failure::modified(kind, &key.name));
-        }
+        check_identity(kind, key, old, &new)?;
+        let resets_managers = managed::is_reset(&new);
         let mut new = merged_parts(kind, part, old, new, how);
         restore_metadata(old, &mut new);
         if kind.resource == kinds::SECRETS {
@@ -386,7 +378,9 @@ impl Registry {
         if kind.counts_generations() && spec_differs(kind, old, &new) {
             meta::set(&mut new, "generation", Some((meta::generation(old) + 1).into()));
         }
-        if how == How::Update {
+        if resets_managers {
+            meta::set(&mut new, "managedFields", None);
+        } else if how == How::Update {
             let writer = writer(kind, how, part, &new, caller);
             managed::record_update(kind, old, &mut new, &writer.as_ref());
         }
@@ -395,8 +389,10 @@ impl Registry {
         } else if caller.dry_run {
             Arc::new(new)
         } else if is_done(kind, &new) {
-            self.store.put(key, new);
-            self.store.remove(key).expect("it was put just now")
+            // Nobody sees the state without finalizers but the client who took away the last one.
+            let last = self.store.remove(key).expect("it was read just now");
+            meta::set(&mut new, "resourceVersion", Some(meta::version(&last).into()));
+            Arc::new(new)
         } else {
             self.store.put(key, new)
         };
@@ -519,6 +515,29 @@ fn defaults_status_only(kind: &Kind, object: &mut Value) {
     {
         object.shift_remove("status");
     }
+}
+
+/// Whether a new state means the object that it is written to, in the version that it was read in.
+fn check_identity(kind: &Kind, key: &Key, old: &Value, new: &Value) -> Result<(), Failure> {
+    let name = meta::name(new);
+    if name != &*key.name {
+        let message =
+            format!("the name of the object ({name}) does not match the name on the URL ({})", key.name);
+        return Err(Failure::bad_request(message));
+    }
+    let uid = meta::uid(new);
+    if !uid.is_empty() && uid != meta::uid(old) {
+        let why = format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            meta::uid(old)
+        );
+        return Err(Failure::conflict(kind, name, &why));
+    }
+    let version = meta::version(new);
+    if !version.is_empty() && version != meta::version(old) {
+        return Err(Failure::modified(kind, name));
+    }
+    Ok(())
 }
 
 /// The part of an applied manifest that the request may write.

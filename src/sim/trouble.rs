@@ -122,12 +122,15 @@ impl Trouble {
         self.has(RBAC_DENIED) && machines
     }
 
+    /// Whether the client has the right to a write. Comes before anything else: not even the body is read without it.
+    pub fn authorize(&self, attempt: &Attempt<'_>) -> Result<(), Failure> {
+        let resource = attempt.kind.resource;
+        if self.forbids(resource.group, resource.plural) { Err(forbidden(attempt)) } else { Ok(()) }
+    }
+
     /// Decides about a write of a client.
     pub fn meet(&mut self, attempt: &Attempt<'_>, clock: &dyn Clock) -> Fate {
         let resource = attempt.kind.resource;
-        if self.forbids(resource.group, resource.plural) {
-            return Fate::Refused(forbidden(attempt));
-        }
         if self.has(APISERVER_RESTART) && self.server_back_at.is_none() {
             self.server_back_at = Some(clock.after(RESTART));
             return if self.seed.is_multiple_of(2) { Fate::LostAfter } else { Fate::LostBefore };

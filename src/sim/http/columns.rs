@@ -12,6 +12,8 @@ use crate::time::Timestamp;
 pub(super) enum Cell {
     /// The value at a JSON pointer.
     Path(&'static str),
+    /// The text at a JSON pointer, or `<none>`.
+    Name(&'static str),
     /// The status of a condition.
     Condition(&'static str),
     /// How long ago a moment was.
@@ -54,6 +56,11 @@ const fn wide(name: &'static str, pointer: &'static str) -> Column {
     Column { name, cell: Cell::Path(pointer), wide: true }
 }
 
+/// A column of the wide form that says `<none>` rather than nothing.
+const fn named(name: &'static str, pointer: &'static str) -> Column {
+    Column { name, cell: Cell::Name(pointer), wide: true }
+}
+
 const NAME: Column = path("Name", "/metadata/name");
 const AGE: Column = column("Age", Cell::Age("/metadata/creationTimestamp"));
 
@@ -72,8 +79,10 @@ const COLUMNS: &[(Resource, &[Column])] = &[
             column("Status", Cell::Computed(pod_status)),
             column("Restarts", Cell::Computed(pod_restarts)),
             AGE,
-            wide("IP", "/status/podIP"),
-            wide("Node", "/spec/nodeName"),
+            named("IP", "/status/podIP"),
+            named("Node", "/spec/nodeName"),
+            named("Nominated Node", "/status/nominatedNodeName"),
+            named("Readiness Gates", "/spec/readinessGates"),
         ],
     ),
     (

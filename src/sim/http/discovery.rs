@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::sim::failure::Failure;
 use crate::sim::http::json_response;
+use crate::sim::http::not_found;
 use crate::sim::http::request::PLATFORM_GROUP;
 use crate::sim::http::request::Request;
 use crate::sim::http::response;
-use crate::sim::http::text;
 use crate::sim::kinds;
 use crate::sim::kinds::KINDS;
 use crate::sim::kinds::Kind;
@@ -69,10 +69,7 @@ pub(super) fn answer(request: &Request) -> Option<Response> {
             "apiVersion": "v1",
             "groups": all_groups().iter().filter(|(group, _)| !group.is_empty()).map(group).collect::<Value>(),
         }),
-        ["api", version] => match resources("", version) {
-            Some(list) => list,
-            None => return Some(text(404, "404 page not found\n")),
-        },
+        ["api", version] => resources("", version)?,
         ["apis", name] => match all_groups().iter().find(|(group, _)| group == name) {
             Some(found) => {
                 let mut one = group(found);
@@ -80,11 +77,11 @@ pub(super) fn answer(request: &Request) -> Option<Response> {
                 one["apiVersion"] = "v1".into();
                 one
             }
-            None => return Some(text(404, "404 page not found\n")),
+            None => return Some(not_found()),
         },
         ["apis", group, version] => match resources(group, version) {
             Some(list) => list,
-            None => return Some(text(404, "404 page not found\n")),
+            None => return Some(not_found()),
         },
         _ => return None,
     };
@@ -157,13 +154,19 @@ fn resources(group: &str, version: &str) -> Option<Value> {
     })
 }
 
+/// What can be asked of a kind. Namespaces go one by one only.
+fn verbs(kind: &Kind) -> Vec<&'static str> {
+    let goes = |verb: &&&str| kind.resource != NAMESPACES || **verb != "deletecollection";
+    VERBS.iter().filter(goes).copied().collect()
+}
+
 fn resource(kind: &Kind) -> Value {
     let mut entry = json!({
         "name": kind.resource.plural,
         "singularName": kind.singular(),
         "namespaced": kind.namespaced,
         "kind": kind.kind,
-        "verbs": VERBS,
+        "verbs": verbs(kind),
     });
     if !kind.short_names.is_empty() {
         entry["shortNames"] = kind.short_names.into();
@@ -227,7 +230,7 @@ fn aggregated_resources(group: &str, version: &str) -> Value {
                 "responseKind": kind_of(kind.kind),
                 "scope": scope(kind.namespaced),
                 "singularResource": kind.singular(),
-                "verbs": VERBS,
+                "verbs": verbs(kind),
             });
             if !kind.short_names.is_empty() {
                 entry["shortNames"] = kind.short_names.into();

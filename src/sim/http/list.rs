@@ -86,7 +86,12 @@ pub(super) fn number(request: &Request, name: &str) -> Result<Option<u64>, Failu
         text => text
             .parse()
             .map(Some)
-            .map_err(|_| Failure::bad_request(format!("invalid value for {name}: {text:?} is not a number"))),
+            .map_err(|_| {
+                let of_version = if name == "resourceVersion" { "invalid resource version: " } else { "" };
+                Failure::bad_request(format!(
+                    "{of_version}{name}: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+                ))
+            }),
     }
 }
 

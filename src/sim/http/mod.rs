@@ -1,5 +1,6 @@
 //! The Kubernetes API over HTTP.
 
+mod authorize;
 mod columns;
 mod discovery;
 mod list;
@@ -71,6 +72,7 @@ fn route(cluster: &Cluster, request: &Request) -> Result<Response, Failure> {
     if let Some(response) = discovery::answer(request).or_else(|| openapi::answer(request)) {
         return Ok(response);
     }
+    authorize::check(cluster, request)?;
     match &request.target {
         Target::Plain => Ok(health(request)),
         Target::Review { .. } => review::answer(cluster, request),
@@ -99,8 +101,13 @@ fn health(request: &Request) -> Response {
                 "compiler": "rustc", "platform": "linux/amd64"
             }),
         ),
-        _ => text(404, "404 page not found\n"),
+        _ => not_found(),
     }
+}
+
+/// What a server says of a path below which it serves nothing.
+fn not_found() -> Response {
+    text(404, "404 page not found\n")
 }
 
 /// A JSON answer.

@@ -102,7 +102,7 @@ impl Encoder {
                 "kind": format!("{}List", self.kind.kind),
                 "apiVersion": self.api_version,
                 "metadata": metadata,
-                "items": objects.map(|object| self.versioned(object)).collect::<Vec<_>>(),
+                "items": objects.map(|object| self.listed(object)).collect::<Vec<_>>(),
             }),
             Form::Metadata => json!({
                 "kind": "PartialObjectMetadataList",
@@ -131,7 +131,7 @@ impl Encoder {
             row
         });
         let rows: Vec<Value> = rows.collect();
-        let columns = if with_columns { table::columns(self.kind) } else { Value::Array(vec![]) };
+        let columns = if with_columns { table::columns(self.kind) } else { Value::Null };
         json!({
             "kind": "Table",
             "apiVersion": "meta.k8s.io/v1",
@@ -139,6 +139,18 @@ impl Encoder {
             "columnDefinitions": columns,
             "rows": rows,
         })
+    }
+
+    /// An object in a list: those of kube-apiserver's own kinds do not repeat what they are.
+    fn listed(&self, object: &Value) -> Value {
+        let mut object = self.versioned(object);
+        if !self.kind.custom
+            && let Some(fields) = object.as_object_mut()
+        {
+            fields.shift_remove("apiVersion");
+            fields.shift_remove("kind");
+        }
+        object
     }
 
     fn versioned(&self, object: &Value) -> Value {

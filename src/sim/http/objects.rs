@@ -36,7 +36,9 @@ pub(super) fn answer(cluster: &Cluster, request: &Request) -> Result<Response, F
             let encoder = Encoder::new(kind, version, request)?;
             match request.method {
                 Method::POST => create(cluster, request, &encoder, version, namespace),
-                Method::DELETE => delete_all(cluster, request, &encoder, namespace),
+                Method::DELETE if kind.resource != NAMESPACES => {
+                    delete_all(cluster, request, &encoder, namespace)
+                }
                 _ => Err(Failure::method_not_allowed()),
             }
         }
@@ -234,7 +236,13 @@ impl Object<'_> {
                 Ok(Patch::Strategic(self.request.json()?))
             }
             "application/apply-patch+yaml" => Ok(Patch::Apply { manifest: self.read_manifest()?, force }),
-            _ => Err(unknown_patch(self.kind)),
+            "application/strategic-merge-patch+json" => Err(unknown_patch()),
+            _ if self.kind.custom => Err(unknown_patch()),
+            _ => {
+                let mut failure = Failure::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
+                failure.details = Some(Box::new(json!({})));
+                Err(failure)
+            }
         }
     }
 
@@ -244,6 +252,11 @@ impl Object<'_> {
             return Err(Failure::new(422, "Invalid", message));
         }
         let mut manifest = self.request.json()?;
+        let of = |field: &str| meta::text(&manifest, field).to_owned();
+        if of("/apiVersion").is_empty() || of("/kind").is_empty() {
+            let message = format!("invalid object type: {}, Kind={}", of("/apiVersion"), of("/kind"));
+            return Err(Failure::bad_request(message));
+        }
         validate::identity(self.kind, self.version, &self.key.namespace, &mut manifest)?;
         if manifest.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
             return Err(Failure::bad_request("metadata.managedFields must be nil"));
@@ -294,10 +307,8 @@ impl Object<'_> {
     }
 }
 
-fn unknown_patch(kind: &Kind) -> Failure {
-    let strategic = if kind.custom { "" } else { "application/strategic-merge-patch+json, " };
-    let message = format!(
-        "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, {strategic}application/apply-patch+yaml"
-    );
+/// 415 in the words of what serves custom resources.
+fn unknown_patch() -> Failure {
+    let message = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
     Failure::new(415, "UnsupportedMediaType", message)
 }

@@ -120,6 +120,7 @@ impl Target {
         match parts.as_slice() {
             ["api", version, rest @ ..] if !rest.is_empty() => Self::in_group("", version, rest),
             ["apis", group, version, rest @ ..] if !rest.is_empty() => Self::in_group(group, version, rest),
+            ["api", _] => Self::NoResource,
             _ => Self::Plain,
         }
     }
@@ -150,7 +151,8 @@ impl Target {
 
     fn of_kind(group: &str, version: &str, namespace: &str, rest: &[&str]) -> Self {
         let Some(kind) = rest.first().and_then(|plural| kinds::by_plural(group, version, plural)) else {
-            return Self::NoResource;
+            // What serves custom resources, and what serves unknown groups, does not know the word resource.
+            return if kinds::is_built_in(group) { Self::NoResource } else { Self::Plain };
         };
         let (version, namespace) = (version.to_owned(), namespace.to_owned());
         let lost = kind.namespaced && namespace.is_empty() || !kind.namespaced && !namespace.is_empty();
@@ -217,11 +219,12 @@ impl Request {
         if self.body.is_empty() {
             return Ok(Value::Null);
         }
-        if self.content_type.contains("protobuf") {
+        let is = |form: &str| self.content_type.contains(form);
+        if !self.content_type.is_empty() && !is("json") && !is("yaml") {
             let message = "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml";
             return Err(Failure::new(415, "UnsupportedMediaType", message));
         }
-        if self.content_type.contains("yaml") {
+        if is("yaml") {
             let text = String::from_utf8_lossy(&self.body);
             return serde_saphyr::from_str(&text)
                 .map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")));
@@ -299,7 +302,9 @@ mod tests {
             ("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "review selfsubjectaccessreviews"),
             ("/api/v1/pods/p", "nothing"),
             ("/api/v1/namespaces/a/nodes", "nothing"),
-            ("/apis/kubevirt.io/v9/virtualmachines", "nothing"),
+            ("/api/v9", "nothing"),
+            ("/apis/storage.k8s.io/v9/storageclasses", "nothing"),
+            ("/apis/kubevirt.io/v9/virtualmachines", "plain"),
         ] {
             assert_eq!(shown(path), expected, "{path}");
         }

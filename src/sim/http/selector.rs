@@ -94,13 +94,21 @@ fn parse_fields(kind: &Kind, text: &str) -> Result<Vec<FieldTest>, Failure> {
         };
         let known = matches!(field, "metadata.name" | "metadata.namespace");
         if !known && !kind.selectable.contains(&field) {
-            return Err(Failure::bad_request(format!("field label not supported: {field}")));
+            return Err(unknown_field(kind, field));
         }
         let path = if field == "source" { "source.component" } else { field };
         let pointer = format!("/{}", path.replace('.', "/"));
         tests.push(FieldTest { pointer, equal, value: value.to_owned() });
     }
     Ok(tests)
+}
+
+fn unknown_field(kind: &Kind, field: &str) -> Failure {
+    Failure::bad_request(if kind.custom || !kind.selectable.is_empty() {
+        format!("field label not supported: {field}")
+    } else {
+        format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+    })
 }
 
 fn parse_labels(text: &str) -> Result<Vec<Requirement>, Failure> {
@@ -143,7 +151,11 @@ fn parse_requirement(term: &str) -> Result<Requirement, Failure> {
     };
     let label = label.trim();
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
-    if label.is_empty() || !label.chars().all(good) {
+    let values = match &test {
+        Test::In(values) | Test::NotIn(values) => values.as_slice(),
+        Test::Exists | Test::Absent => &[],
+    };
+    if label.is_empty() || !label.chars().chain(values.iter().flat_map(|v| v.chars())).all(good) {
         return Err(bad_requirement(term));
     }
     Ok(Requirement { label: label.to_owned(), test })
@@ -189,7 +201,7 @@ mod tests {
             let selector = Selector { labels, fields: vec![] };
             assert_eq!(selector.matches(&object), expected, "{text}");
         }
-        for bad in ["a b", "a in x", "=x", "a in (x"] {
+        for bad in ["a b", "a in x", "=x", "a===b", "a in (x"] {
             assert_eq!(parse_labels(bad).expect_err(bad).code, 400);
         }
     }

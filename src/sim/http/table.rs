@@ -35,6 +35,7 @@ fn cell(cell: &Cell, object: &Value, now: Timestamp) -> Value {
             Some(Value::Bool(flag)) => flag.to_string().into(),
             Some(value) => value.clone(),
         },
+        Cell::Name(pointer) => object.pointer(pointer).cloned().unwrap_or_else(|| "<none>".into()),
         Cell::Condition(name) => condition(object, name, "status").into(),
         Cell::Age(pointer) => age(object, pointer, now).into(),
         Cell::Size(pointer) => object.pointer(pointer).map_or(0, size).into(),

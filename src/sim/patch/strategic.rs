@@ -4,6 +4,7 @@ use crate::sim::failure::Failure;
 use crate::sim::fields::join;
 use crate::sim::kinds::Kind;
 use crate::sim::kinds::ListRule;
+use crate::sim::patch::MAP;
 
 const DIRECTIVE: &str = "$patch";
 const DELETE_ITEMS: &str = "$deleteFromPrimitiveList/";
@@ -14,7 +15,7 @@ const RETAIN: &str = "$retainKeys";
 /// directives (`$patch`, `$deleteFromPrimitiveList`, `$setElementOrder`, `$retainKeys`) say more.
 pub fn strategic(kind: &Kind, target: &mut Value, patch: &Value) -> Result<(), Failure> {
     let Value::Object(patch) = patch else {
-        return Err(Failure::bad_request("a strategic merge patch must be an object"));
+        return Err(Failure::not_a(patch, MAP));
     };
     if !target.is_object() {
         *target = Value::Object(Map::new());
@@ -58,7 +59,8 @@ fn merge_map(
         } else if let Some(field) = directive.strip_prefix(ORDER) {
             let rule = kind.list_rule(&join(path, field));
             if let (Some(Value::Array(items)), Some(order)) = (target.get_mut(field), value.as_array()) {
-                reorder(rule, items, order);
+                let live = items.clone();
+                arrange(rule, items, order, &live);
             }
         }
     }
@@ -87,12 +89,16 @@ fn merge_field(
         Value::Array(changes) => {
             let place = target.entry(field).or_insert_with(|| Value::Array(vec![]));
             match (kind.list_rule(path), place) {
-                (ListRule::Keyed { merge, .. }, Value::Array(items)) => {
+                (rule @ ListRule::Keyed { merge, .. }, Value::Array(items)) => {
+                    let live = items.clone();
                     merge_keyed(kind, path, merge, items, changes)?;
+                    arrange(rule, items, changes, &live);
                 }
                 (ListRule::Set, Value::Array(items)) => {
+                    let live = items.clone();
                     let new: Vec<_> = changes.iter().filter(|item| !items.contains(item)).cloned().collect();
                     items.extend(new);
+                    arrange(ListRule::Set, items, changes, &live);
                 }
                 (_, place) => *place = value.clone(),
             }
@@ -140,20 +146,26 @@ fn merge_keyed(
     Ok(())
 }
 
-/// Sorts the items that `order` names as it names them; the others keep their places among them.
-fn reorder(rule: ListRule, items: &mut [Value], order: &[Value]) {
-    let place = |item: &Value| {
-        order.iter().position(|named| match rule {
-            ListRule::Keyed { merge, .. } => named.get(merge) == item.get(merge),
-            _ => named == item,
-        })
+/// Brings `items` into the order of kube-apiserver: those that `order` names as it names them, and each of the others
+/// before the first of these that it preceded in the `live` list.
+fn arrange(rule: ListRule, items: &mut Vec<Value>, order: &[Value], live: &[Value]) {
+    let same = |a: &Value, b: &Value| match rule {
+        ListRule::Keyed { merge, .. } => a.get(merge) == b.get(merge),
+        _ => a == b,
     };
-    let slots: Vec<usize> = (0..items.len()).filter(|i| place(&items[*i]).is_some()).collect();
-    let mut named: Vec<Value> = slots.iter().map(|i| items[*i].clone()).collect();
-    named.sort_by_key(|item| place(item));
-    for (slot, item) in slots.into_iter().zip(named) {
-        items[slot] = item;
+    let place = |list: &[Value], item: &Value| list.iter().position(|other| same(other, item));
+    let (mut named, others): (Vec<_>, Vec<_>) =
+        items.drain(..).partition(|item| place(order, item).is_some());
+    named.sort_by_key(|item| place(order, item));
+    let mut others = others.into_iter().peekable();
+    for item in named {
+        let at = place(live, &item);
+        while let Some(other) = others.next_if(|other| at.is_some() && place(live, other) < at) {
+            items.push(other);
+        }
+        items.push(item);
     }
+    items.extend(others);
 }
 
 #[cfg(test)]
@@ -194,7 +206,7 @@ mod tests {
             "spec": {"containers": [{"name": "a"}, {"name": "b"}]}
         });
         for (patch, pointer, after) in [
-            (json!({"metadata": {"finalizers": ["c"]}}), "/metadata/finalizers", json!(["a", "b", "c"])),
+            (json!({"metadata": {"finalizers": ["c"]}}), "/metadata/finalizers", json!(["c", "a", "b"])),
             (
                 json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}}),
                 "/metadata/finalizers",
