@@ -2,7 +2,12 @@
 
 pub mod args;
 pub mod codes;
+pub mod evidence;
 pub mod executor;
 pub mod k8s;
 pub mod naming;
+pub mod proof;
 pub mod request;
+pub mod secret;
+
+pub use executor::Executor;

@@ -213,6 +213,19 @@ impl Cluster {
         self.0.client.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The clock that the cluster was given.
+    pub fn clock(&self) -> &SharedClock {
+        &self.0.clock
+    }
+
+    /// Loads the credentials again: tokens and certificates are rotated. False if there is nothing to load.
+    pub(crate) async fn reload(&self) -> Result<bool, Failure> {
+        let Some(source) = &self.0.source else { return Ok(false) };
+        let client = source.connect().await?;
+        *self.0.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+        Ok(true)
+    }
+
     /// The server's time, by its Date header (C6).
     pub fn server_now(&self) -> Timestamp {
         let own = self.0.clock.now().as_millis();
@@ -280,14 +293,8 @@ impl Cluster {
     pub async fn call(&self, request: http::Request<Vec<u8>>, ask: &Ask) -> Result<Reply, Failure> {
         let answer = async {
             let reply = self.send(request.clone(), ask).await?;
-            match &self.0.source {
-                Some(source) if reply.code == StatusCode::UNAUTHORIZED => {
-                    let client = source.connect().await?;
-                    *self.0.client.write().unwrap_or_else(PoisonError::into_inner) = client;
-                    self.send(request, ask).await
-                }
-                _ => Ok(reply),
-            }
+            let again = reply.code == StatusCode::UNAUTHORIZED && self.reload().await?;
+            if again { self.send(request, ask).await } else { Ok(reply) }
         };
         let limited = tokio::time::timeout(ask.limit, answer).await;
         limited.unwrap_or_else(|_| Err(classify::timed_out(ask.intent, &ask.what)))

@@ -9,19 +9,17 @@ mod other;
 mod patch;
 pub mod read;
 #[cfg(test)]
-mod script;
+pub(crate) mod script;
 mod site;
 #[cfg(test)]
 mod tests;
+pub mod watch;
 
 use std::time::Duration;
-
-use serde_json::Value;
 
 use crate::action::args;
 use crate::action::codes;
 use crate::action::k8s::client::Cluster;
-use crate::action::k8s::read::Found;
 use crate::action::k8s::site::Site;
 use crate::action::request::Answer;
 use crate::action::request::ObjectRef;
@@ -61,9 +59,5 @@ pub async fn execute(
 
 /// `k8s.get` and `k8s.list`: what is read is the result; an object that is not there is null.
 async fn get(cluster: &Cluster, target: &ObjectRef) -> Result<Answer, Failure> {
-    let result = match read::read(cluster, target).await? {
-        Found::One(object) => object.map_or(Value::Null, |object| object.as_ref().clone()),
-        Found::Many(objects) => objects.iter().map(|object| object.as_ref().clone()).collect(),
-    };
-    Ok(Answer::done(false, result))
+    Ok(Answer::done(false, read::read(cluster, target).await?.into_value()))
 }

@@ -35,6 +35,16 @@ pub enum Found {
     Many(Vec<Arc<Value>>),
 }
 
+impl Found {
+    /// As one value: the object or null, or a list.
+    pub fn into_value(self) -> Value {
+        match self {
+            Self::One(object) => object.map_or(Value::Null, Arc::unwrap_or_clone),
+            Self::Many(objects) => objects.into_iter().map(Arc::unwrap_or_clone).collect(),
+        }
+    }
+}
+
 /// Reads a target live. managedFields are left out.
 pub async fn read(cluster: &Cluster, target: &ObjectRef) -> Result<Found, Failure> {
     let mut found = read_with_managers(cluster, target).await?;
