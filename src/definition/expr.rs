@@ -166,9 +166,9 @@ impl Expr {
         if facts.uses.is_empty() && !facts.varies { self.eval(&Scope::default()).ok() } else { None }
     }
 
-    /// True if a template that is exactly this expression writes null (and not "absent") for null.
-    pub fn is_null(&self) -> bool {
-        self.source().trim() == "null"
+    /// True if it calls the function of ours with that name.
+    pub fn calls(&self, function: &str) -> bool {
+        self.compiled.facts.hidden.iter().any(|hidden| hidden == function)
     }
 
     /// The value in `scope`. Timestamps and durations become text, an empty optional is an error.

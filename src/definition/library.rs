@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,7 +46,8 @@ struct Loaded {
 
 /// A file to be read.
 struct Document {
-    file: usize,
+    /// The file and those of its manifests.
+    files: Range<usize>,
     /// The name that it must have.
     stem: String,
     root: Node,
@@ -219,24 +221,24 @@ impl Loader {
         if self.documents.iter().any(|document| document.stem == stem) {
             return;
         }
-        let Some((file, mut root)) = self.toml(path, text) else { return };
+        let first = self.report.files();
+        let Some(mut root) = self.toml(path, text) else { return };
         read::inline(&mut self.report, &mut root, files);
-        self.documents.push(Document { file, stem, root });
+        self.documents.push(Document { files: first..self.report.files(), stem, root });
     }
 
     fn knowledge_text(&mut self, path: &str, text: &str) {
-        if let Some((_, root)) = self.toml(path, text) {
-            self.knowledge.push(root);
-        }
+        let root = self.toml(path, text);
+        self.knowledge.extend(root);
     }
 
-    fn toml(&mut self, path: &str, text: &str) -> Option<(usize, Node)> {
+    fn toml(&mut self, path: &str, text: &str) -> Option<Node> {
         let file = self.report.sources.add(path, text);
         let (root, errors) = Node::from_toml(&self.report.sources, file);
         for error in &errors {
             self.report.error(&codes::SYNTAX, &error.place, error.message.clone());
         }
-        errors.is_empty().then_some((file, root))
+        errors.is_empty().then_some(root)
     }
 
     fn finish(mut self) -> Library {
@@ -246,22 +248,18 @@ impl Loader {
         }
         let mut drafts = vec![];
         for document in &self.documents {
-            let errors = self.report.errors();
-            let Some(draft) = read::read_workflow(&mut self.report, &document.root) else { continue };
-            validate::file_name(&mut self.report, &draft, &document.stem);
-            drafts.push((document, errors, draft));
-        }
-        let mut workflows = BTreeMap::new();
-        let good = validate::all(
-            &mut self.report,
-            drafts.iter().map(|(_, _, draft)| draft).collect::<Vec<_>>().as_slice(),
-        );
-        for ((document, _, draft), good) in drafts.into_iter().zip(good) {
-            if good && !self.report.has_error_in(document.file) {
-                let document = normal::workflow_document(&document.root);
-                let workflow = Arc::new(draft.workflow.with_gate());
-                workflows.insert(workflow.name.clone(), Loaded { workflow, document });
+            if let Some(draft) = read::read_workflow(&mut self.report, &document.root, document.files.clone())
+            {
+                validate::file_name(&mut self.report, &draft, &document.stem);
+                drafts.push(draft);
             }
+        }
+        let good = validate::all(&mut self.report, &drafts);
+        let mut workflows = BTreeMap::new();
+        for (draft, _) in drafts.into_iter().zip(good).filter(|(_, good)| *good) {
+            let document = normal::workflow_document(draft.root);
+            let workflow = Arc::new(draft.workflow.with_gate());
+            workflows.insert(workflow.name.clone(), Loaded { workflow, document });
         }
         Library { workflows, knowledge: Arc::new(Knowledge::new(knowledge)), report: self.report }
     }

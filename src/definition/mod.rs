@@ -5,6 +5,7 @@ pub mod codes;
 pub mod diagnostic;
 pub mod duration;
 pub mod expr;
+pub mod graph;
 pub mod inputs;
 pub mod keys;
 pub mod knowledge;

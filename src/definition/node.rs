@@ -43,6 +43,11 @@ impl Sources {
         self.files.len() - 1
     }
 
+    /// How many files there are.
+    pub(super) fn len(&self) -> usize {
+        self.files.len()
+    }
+
     /// The file with that number.
     pub fn get(&self, file: usize) -> Option<&Arc<Source>> {
         self.files.get(file)

@@ -113,7 +113,7 @@ pub fn workflows(
     for (name, document) in document["workflows"].as_object().into_iter().flatten() {
         let mut root = Node::from_json(&document["tree"], &place);
         restore_order(&mut root, document);
-        let draft = read::read_workflow(&mut report, &root);
+        let draft = read::read_workflow(&mut report, &root, 0..1);
         if let (Some(draft), Ok(name)) = (draft, name.parse::<WorkflowName>()) {
             workflows.insert(name, draft.workflow.with_gate());
         }

@@ -1,5 +1,7 @@
 //! Collects mistakes while documents are read: none of them ends the reading.
 
+use std::ops::Range;
+
 use crate::definition::codes::Code;
 use crate::definition::diagnostic::Diagnostic;
 use crate::definition::node::Place;
@@ -15,6 +17,11 @@ pub(super) struct Report {
 }
 
 impl Report {
+    /// Number of files that were read.
+    pub(super) fn files(&self) -> usize {
+        self.sources.len()
+    }
+
     /// Adds an error without a hint.
     pub(super) fn error(&mut self, code: &'static Code, place: &Place, message: impl Into<String>) {
         self.diagnostics.push(Diagnostic::error(code, place, message));
@@ -36,10 +43,10 @@ impl Report {
         self.diagnostics.push(diagnostic);
     }
 
-    /// True if an error was found in that file.
-    pub(super) fn has_error_in(&self, file: usize) -> bool {
+    /// True if an error was found in one of those files.
+    pub(super) fn has_error_in(&self, files: &Range<usize>) -> bool {
         let there =
-            |diagnostic: &Diagnostic| diagnostic.place.as_ref().is_some_and(|place| place.file == file);
+            |diagnostic: &Diagnostic| diagnostic.place.as_ref().is_some_and(|at| files.contains(&at.file));
         self.diagnostics.iter().any(|diagnostic| diagnostic.is_error() && there(diagnostic))
     }
 

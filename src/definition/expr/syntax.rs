@@ -42,6 +42,8 @@ pub(super) struct Facts {
     pub(super) uses: Vec<Use>,
     pub(super) fields: Vec<(String, Range<usize>)>,
     calls: Vec<(String, Range<usize>)>,
+    /// Functions of ours that are called.
+    pub(super) hidden: Vec<String>,
     /// The answer depends on more than the variables.
     pub(super) varies: bool,
     pub(super) depth: usize,
@@ -137,7 +139,10 @@ impl<'t> Walk<'t> {
             let at = self.place(node.id, &call.func_name);
             self.facts.calls.push((call.func_name.clone(), at));
         }
-        self.facts.varies |= call.func_name.starts_with('@') && environment::varies(&call.func_name);
+        if let Some(hidden) = call.func_name.strip_prefix('@') {
+            self.facts.varies |= environment::varies(&call.func_name);
+            self.facts.hidden.push(hidden.to_owned());
+        }
         call.args.iter().for_each(|arg| self.visit(arg, depth));
     }
 

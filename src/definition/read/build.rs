@@ -1,6 +1,7 @@
 //! Values of a workflow. Wrong types were reported before and count as absent here.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::str::FromStr;
 
 use serde_json::Value;
@@ -37,7 +38,7 @@ use crate::id::ParseIdError;
 use crate::id::StepName;
 
 /// Most steps of a workflow: more than any procedure has, few enough to be validated in a second.
-pub(super) const STEPS_MAX: usize = 20_000;
+pub(super) const STEPS_MAX: usize = 10_000;
 
 /// Reads one document.
 pub(super) struct Builder<'r> {
@@ -54,7 +55,7 @@ impl<'r> Builder<'r> {
         Self { report, sites: vec![], owner: Owner::Workflow, objects: BTreeMap::new() }
     }
 
-    pub(super) fn workflow<'n>(mut self, root: &'n Node) -> Option<Draft<'n>> {
+    pub(super) fn workflow<'n>(mut self, root: &'n Node, files: Range<usize>) -> Option<Draft<'n>> {
         let name = self.name(root, "name")?;
         let mut objects = BTreeMap::new();
         for entry in root.get("objects").map_or(&[][..], Node::entries) {
@@ -93,7 +94,7 @@ impl<'r> Builder<'r> {
             verdict_of: self.step_name(root, "verdict_of"),
             rehearsals: list(root, "rehearsals").iter().filter_map(|node| self.rehearsal(node)).collect(),
         };
-        Some(Draft { workflow, root, steps: step_nodes, finally: finally_nodes, sites: self.sites })
+        Some(Draft { workflow, root, steps: step_nodes, finally: finally_nodes, sites: self.sites, files })
     }
 
     fn guards(&mut self, root: &Node) -> Vec<Guard> {

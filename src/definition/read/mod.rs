@@ -7,6 +7,8 @@ mod manifest;
 mod site;
 mod step;
 
+use std::ops::Range;
+
 use crate::definition::Workflow;
 use crate::definition::keys;
 use crate::definition::node::Node;
@@ -32,10 +34,16 @@ pub(in crate::definition) struct Draft<'n> {
     /// The table of each `finally` step.
     pub(in crate::definition) finally: Vec<&'n Node>,
     pub(in crate::definition) sites: Vec<Site>,
+    /// Its file and those of its manifests.
+    pub(in crate::definition) files: Range<usize>,
 }
 
 /// Reads a workflow. None if so much is wrong that there is nothing to validate.
-pub(in crate::definition) fn read_workflow<'n>(report: &mut Report, root: &'n Node) -> Option<Draft<'n>> {
+pub(in crate::definition) fn read_workflow<'n>(
+    report: &mut Report,
+    root: &'n Node,
+    files: Range<usize>,
+) -> Option<Draft<'n>> {
     check::check(report, root, &Shape::Table(keys::WORKFLOW));
-    build::Builder::new(report).workflow(root)
+    build::Builder::new(report).workflow(root, files)
 }

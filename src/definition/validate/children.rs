@@ -1,0 +1,147 @@
+//! Workflows that call each other.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use crate::definition::codes;
+use crate::definition::model::GATE;
+use crate::definition::model::Workflow;
+use crate::definition::node::Node;
+use crate::definition::node::Place;
+use crate::definition::read::Draft;
+use crate::definition::report::Report;
+use crate::definition::suggest::did_you_mean;
+use crate::definition::validate::inputs::is_plain;
+use crate::definition::validate::parts;
+use crate::definition::validate::place;
+use crate::id::WorkflowName;
+
+/// How deep workflows may call each other (E9).
+const DEPTH_MAX: usize = 8;
+
+/// A step that calls a workflow.
+struct Call<'d> {
+    child: WorkflowName,
+    place: &'d Place,
+    node: Option<&'d Node>,
+}
+
+/// Checks every call, and says of each draft whether it and all that it calls may be run.
+pub(super) fn check(report: &mut Report, drafts: &[Draft<'_>]) -> Vec<bool> {
+    let known: BTreeMap<&WorkflowName, usize> =
+        drafts.iter().enumerate().map(|(i, draft)| (&draft.workflow.name, i)).collect();
+    let calls: Vec<Vec<Call<'_>>> = drafts.iter().map(|draft| calls_of(draft)).collect();
+    for call in calls.iter().flatten() {
+        match known.get(&call.child) {
+            Some(child) => inputs(report, call, &drafts[*child].workflow),
+            None => {
+                let hint = did_you_mean(call.child.as_str(), known.keys().map(|name| name.as_str()));
+                let message = format!("there is no workflow `{}`", call.child);
+                report.error_with(&codes::UNKNOWN_WORKFLOW, call.place, message, hint);
+            }
+        }
+    }
+    for (i, draft) in drafts.iter().enumerate() {
+        let mut path = vec![&draft.workflow.name];
+        too_deep(report, &calls, &known, i, &mut path, &mut BTreeSet::new());
+    }
+    usable(report, drafts, &calls, &known)
+}
+
+fn calls_of<'d>(draft: &'d Draft<'_>) -> Vec<Call<'d>> {
+    let mut calls = vec![];
+    for part in parts(draft) {
+        if let Some(child) = part.step.action.child() {
+            calls.push(Call { child, place: place(part.node, "name"), node: Some(part.node) });
+        }
+    }
+    if draft.workflow.destructive
+        && draft.workflow.name.as_str() != GATE
+        && let Ok(child) = GATE.parse()
+    {
+        calls.push(Call { child, place: place(draft.root, "destructive"), node: None });
+    }
+    calls
+}
+
+fn inputs(report: &mut Report, call: &Call<'_>, child: &Workflow) {
+    let given = call.node.and_then(|node| node.get("inputs")).map_or(&[][..], Node::entries);
+    for entry in given {
+        match child.inputs.get(&entry.key) {
+            None => {
+                let hint = did_you_mean(&entry.key, child.inputs.keys().map(String::as_str));
+                let message = format!("`{}` has no input `{}`", child.name, entry.key);
+                report.error_with(&codes::CHILD_INPUTS, &entry.key_place, message, hint);
+            }
+            Some(input) if is_plain(&entry.node) => {
+                if let Err(reason) = input.coerce(&entry.node.to_json()) {
+                    let message = format!("input `{}` of `{}` {reason}", entry.key, child.name);
+                    report.error(&codes::CHILD_INPUTS, &entry.node.place, message);
+                }
+            }
+            Some(_) => {}
+        }
+    }
+    for (name, input) in &child.inputs {
+        if input.default.is_none() && !given.iter().any(|entry| entry.key == *name) {
+            let message = format!("`{}` needs the input `{name}`", child.name);
+            report.error(&codes::CHILD_INPUTS, call.place, message);
+        }
+    }
+}
+
+/// Follows the calls from workflow `i`, which is the last of `path`; each workflow below it once.
+fn too_deep<'d>(
+    report: &mut Report,
+    calls: &'d [Vec<Call<'_>>],
+    known: &BTreeMap<&WorkflowName, usize>,
+    i: usize,
+    path: &mut Vec<&'d WorkflowName>,
+    seen: &mut BTreeSet<(usize, usize)>,
+) {
+    // Calls below are reported where their own workflow is the first of a path.
+    let mut reported = BTreeSet::new();
+    for call in &calls[i] {
+        let Some(child) = known.get(&call.child) else { continue };
+        let circle = path.first().is_some_and(|first| **first == call.child);
+        if (circle || path.len() > DEPTH_MAX) && path.len() <= DEPTH_MAX + 1 && reported.insert(&call.child) {
+            let names: Vec<_> = path.iter().map(|name| name.as_str()).chain([call.child.as_str()]).collect();
+            let message = match circle {
+                true => format!("workflows call each other in a circle: {}", names.join(" → ")),
+                false => {
+                    format!("workflows call each other more than {DEPTH_MAX} deep: {}", names.join(" → "))
+                }
+            };
+            report.error(&codes::CHILD_DEPTH, call.place, message);
+        } else if !path.iter().any(|name| **name == call.child) && seen.insert((*child, path.len())) {
+            path.push(&call.child);
+            too_deep(report, calls, known, *child, path, seen);
+            path.pop();
+        }
+    }
+}
+
+/// A workflow is usable if it has no errors and calls only usable ones.
+fn usable(
+    report: &mut Report,
+    drafts: &[Draft<'_>],
+    calls: &[Vec<Call<'_>>],
+    known: &BTreeMap<&WorkflowName, usize>,
+) -> Vec<bool> {
+    let mut good: Vec<bool> = drafts.iter().map(|draft| !report.has_error_in(&draft.files)).collect();
+    loop {
+        let mut changed = false;
+        for (i, calls) in calls.iter().enumerate() {
+            let bad = |call: &&Call<'_>| known.get(&call.child).is_none_or(|child| !good[*child]);
+            if let Some(call) = calls.iter().find(bad).filter(|_| good[i]) {
+                let message = format!("the workflow `{}`, which is called here, has errors", call.child);
+                report.error(&codes::UNKNOWN_WORKFLOW, call.place, message);
+                good[i] = false;
+                changed = true;
+            }
+        }
+        if !changed {
+            return good;
+        }
+    }
+}
