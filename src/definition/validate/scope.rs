@@ -66,7 +66,7 @@ impl<'d> Checker<'d> {
         for step in entries() {
             anywhere.extend(step.reads.iter().map(|(name, _)| name.as_str()));
             anywhere.extend(step.lets.keys().map(String::as_str));
-            for wait in &step.wait {
+            for wait in step.wait.iter() {
                 anywhere.extend(wait.reads.iter().map(|(name, _)| name.as_str()));
                 anywhere.extend(wait.lets.keys().map(String::as_str));
             }
