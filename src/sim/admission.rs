@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::sim::controller::RUN_STRATEGY;
 use crate::sim::controller::instance::HANDLER_FINALIZER;
 use crate::sim::fault::MUTATION_SKIPPED;
+use crate::sim::fault::STRATEGY_REWRITTEN;
 use crate::sim::kinds::CLAIMS;
 use crate::sim::kinds::INSTANCES;
 use crate::sim::kinds::VIRTUAL_MACHINES;
@@ -54,6 +55,9 @@ fn mutate_vm(admission: &Admission<'_>, new: &mut Value) {
         let noted = annotation(new, RUN_STRATEGY).filter(|noted| !noted.is_empty());
         let strategy = noted.unwrap_or(Strategy::RerunOnFailure.name()).to_owned();
         new["spec"]["runStrategy"] = strategy.into();
+    }
+    if started && admission.faults.contains(&STRATEGY_REWRITTEN) {
+        new["spec"]["runStrategy"] = Strategy::Manual.name().into();
     }
     let template = new.pointer_mut("/spec/template/spec").and_then(Value::as_object_mut);
     if let Some(template) = template {

@@ -16,9 +16,45 @@ pub const FOREIGN_START: Fault = Fault {
     name: "foreign-start",
     about: "two seconds after a running VM is halted somebody else starts it",
 };
+/// Somebody starts a VM that has stopped.
+pub const FOREIGN_START_LATE: Fault = Fault {
+    name: "foreign-start-late",
+    about: "a minute after a VM was halted, when its instance is gone, somebody else starts it",
+};
+/// Somebody stops a VM that is being started.
+pub const FOREIGN_STOP: Fault =
+    Fault { name: "foreign-stop", about: "a second after a VM got an instance somebody else halts it" };
+/// Somebody deletes a VM that is being stopped.
+pub const FOREIGN_DELETE: Fault = Fault {
+    name: "foreign-delete",
+    about: "two seconds after a running VM is halted somebody else deletes it",
+};
+/// Somebody deletes a VM that is being started.
+pub const FOREIGN_DELETE_STARTED: Fault = Fault {
+    name: "foreign-delete-started",
+    about: "a second after a VM got an instance somebody else deletes it",
+};
+/// Harvester halts a VM for which the quota does not suffice.
+pub const QUOTA_EXCEEDED: Fault = Fault {
+    name: "quota-exceeded",
+    about: "a second after a VM got an instance Harvester halts it, because the quota is exceeded",
+};
 /// A VM fails each time it is started.
 pub const START_FAILS: Fault =
     Fault { name: "start-fails", about: "instances fail as soon as their pod runs" };
+/// A guest never reports that it runs.
+pub const GUEST_HANGS: Fault = Fault {
+    name: "guest-hangs",
+    about: "instances run, but their guests never become ready: reason GuestNotRunning",
+};
+/// A guest switches itself off.
+pub const GUEST_POWERS_OFF: Fault =
+    Fault { name: "guest-powers-off", about: "guests shut themselves down three seconds after their start" };
+/// A disk gives errors.
+pub const IO_ERROR: Fault = Fault {
+    name: "io-error",
+    about: "three seconds after their start guests are paused, because a disk gives input/output errors",
+};
 /// A volume cannot be attached.
 pub const ATTACH_FAILS: Fault = Fault {
     name: "attach-fails",
@@ -30,6 +66,31 @@ pub const IMAGE_PULL_FAILS: Fault =
 /// The handler on the node never finishes.
 pub const STOP_HANGS: Fault =
     Fault { name: "stop-hangs", about: "stopped instances keep their finalizer: virt-handler never lets go" };
+/// The handler on the node takes its time.
+pub const STOP_SLOW: Fault = Fault {
+    name: "stop-slow",
+    about: "stopped instances keep their finalizer for ten minutes, then virt-handler lets go",
+};
+/// KubeVirt's controller does nothing.
+pub const CONTROLLERS_FROZEN: Fault = Fault {
+    name: "controllers-frozen",
+    about: "virt-controller has lost its leader: its pods look ready, but VMs and instances stay as they are",
+};
+/// KubeVirt is being updated.
+pub const KUBEVIRT_UPDATING: Fault = Fault {
+    name: "kubevirt-updating",
+    about: "KubeVirt is being updated: available, progressing and degraded at the same time",
+};
+/// The server of the subresources is gone.
+pub const VIRT_API_DOWN: Fault = Fault {
+    name: "virt-api-down",
+    about: "virt-api is down: its pods are not ready, start and stop requests get 503",
+};
+/// An admission webhook of somebody else changes the strategy.
+pub const STRATEGY_REWRITTEN: Fault = Fault {
+    name: "strategy-rewritten",
+    about: "a webhook stores Manual for whatever strategy a halted VM is started with",
+};
 /// Harvester's mutating webhook is skipped, as its failure policy allows.
 pub const MUTATION_SKIPPED: Fault = Fault {
     name: "mutation-skipped",
@@ -44,12 +105,25 @@ pub const ALL: &[Fault] = &[
     NO_ACPI,
     SLOW_START,
     START_FAILS,
+    GUEST_HANGS,
+    GUEST_POWERS_OFF,
+    IO_ERROR,
     ATTACH_FAILS,
     IMAGE_PULL_FAILS,
     PROVISION_FAILS,
     STOP_HANGS,
+    STOP_SLOW,
     NODE_DOWN,
+    CONTROLLERS_FROZEN,
+    KUBEVIRT_UPDATING,
+    VIRT_API_DOWN,
     FOREIGN_START,
+    FOREIGN_START_LATE,
+    FOREIGN_STOP,
+    FOREIGN_DELETE,
+    FOREIGN_DELETE_STARTED,
+    QUOTA_EXCEEDED,
+    STRATEGY_REWRITTEN,
     MUTATION_SKIPPED,
 ];
 

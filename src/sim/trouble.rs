@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::sim::failure::Failure;
+use crate::sim::fault::VIRT_API_DOWN;
 use crate::sim::kinds::Kind;
 use crate::sim::kinds::VIRTUAL_MACHINES;
 use crate::sim::world::Fault;
@@ -27,6 +28,14 @@ const CONFLICT_STORM: Fault = Fault {
     name: "conflict-storm",
     about: "the first updates and some of the patches meet 409 Conflict, as if somebody else wrote all the time",
 };
+const API_UNREADY: Fault = Fault {
+    name: "api-unready",
+    about: "the API server answers, but says that it is not ready: etcd is failing",
+};
+const VIRT_API_RESTART: Fault = Fault {
+    name: "virt-api-restart",
+    about: "the first start or stop request meets 503, because virt-api restarts; it is back after a minute",
+};
 const RBAC_DENIED: Fault =
     Fault { name: "rbac-denied", about: "writes to virtual machines are forbidden to the client" };
 
@@ -39,6 +48,10 @@ pub const USER: &str = "system:serviceaccount:harvester-system:operator";
 
 /// How long the webhook is away.
 const WEBHOOK_AWAY: Duration = Duration::from_secs(30);
+/// What a client reads when nothing serves an aggregated API (domain.md §7).
+const VIRT_API_AWAY_TEXT: &str = "the server is currently unable to handle the request";
+/// How long virt-api is away.
+const VIRT_API_AWAY: Duration = Duration::from_mins(1);
 /// How long the API server is away.
 const RESTART: Duration = Duration::from_secs(12);
 /// After how long a watch is told 410.
@@ -94,6 +107,7 @@ pub struct Trouble {
     faults: Vec<Fault>,
     seed: u64,
     webhook_back_at: Option<Timestamp>,
+    virt_api_back_at: Option<Timestamp>,
     server_back_at: Option<Timestamp>,
     conflicts_left: u64,
     patches: u64,
@@ -103,7 +117,15 @@ impl Trouble {
     /// Nothing has happened yet.
     pub fn new(faults: Vec<Fault>, seed: u64) -> Self {
         let conflicts_left = STORM / 2 + seed % (STORM / 2 + 1);
-        Self { faults, seed, webhook_back_at: None, server_back_at: None, conflicts_left, patches: 0 }
+        Self {
+            faults,
+            seed,
+            webhook_back_at: None,
+            virt_api_back_at: None,
+            server_back_at: None,
+            conflicts_left,
+            patches: 0,
+        }
     }
 
     fn has(&self, fault: Fault) -> bool {
@@ -113,6 +135,20 @@ impl Trouble {
     /// Whether the API server is away.
     pub fn server_is_down(&self, now: Timestamp) -> bool {
         self.server_back_at.is_some_and(|back| now < back)
+    }
+
+    /// Whether the API server says that it is ready.
+    pub fn server_is_ready(&self) -> bool {
+        !self.has(API_UNREADY)
+    }
+
+    /// Whether nothing serves KubeVirt's subresources.
+    fn virt_api_is_down(&mut self, clock: &dyn Clock) -> bool {
+        if self.has(VIRT_API_RESTART) {
+            let back = *self.virt_api_back_at.get_or_insert_with(|| clock.after(VIRT_API_AWAY));
+            return clock.now() < back;
+        }
+        self.has(VIRT_API_DOWN)
     }
 
     /// Whether RBAC forbids writes to the kind.
@@ -134,6 +170,11 @@ impl Trouble {
         if self.has(APISERVER_RESTART) && self.server_back_at.is_none() {
             self.server_back_at = Some(clock.after(RESTART));
             return if self.seed.is_multiple_of(2) { Fate::LostAfter } else { Fate::LostBefore };
+        }
+        let served_by_virt_api =
+            resource.group == VIRTUAL_MACHINES.group && !matches!(attempt.subresource, "" | "status");
+        if served_by_virt_api && self.virt_api_is_down(clock) {
+            return Fate::Refused(Failure::unavailable(VIRT_API_AWAY_TEXT));
         }
         if self.has(WEBHOOK_DOWN) && resource == VIRTUAL_MACHINES && attempt.subresource.is_empty() {
             let now = clock.now();
@@ -208,6 +249,20 @@ mod tests {
         assert_eq!((failure.code, failure.reason), (500, "InternalError"));
         clock.sleep(WEBHOOK_AWAY).await;
         assert_eq!(trouble.meet(&patch(false), &clock), Fate::Pass);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn start_and_stop_requests_meet_503_while_virt_api_is_away() {
+        let clock = SystemClock::starting_at(Timestamp::from_millis(0), 1.0);
+        let start = Attempt { subresource: "start", ..patch(false) };
+        let mut trouble = Trouble::new(vec![VIRT_API_RESTART], 0);
+        assert_eq!(trouble.meet(&patch(false), &clock), Fate::Pass);
+        assert_eq!(refused(&trouble.meet(&start, &clock)).map(|failure| failure.code), Some(503));
+        clock.sleep(VIRT_API_AWAY).await;
+        assert_eq!(trouble.meet(&start, &clock), Fate::Pass);
+        let mut trouble = Trouble::new(vec![VIRT_API_DOWN], 0);
+        clock.sleep(VIRT_API_AWAY).await;
+        assert_eq!(refused(&trouble.meet(&start, &clock)).map(|failure| failure.code), Some(503));
     }
 
     #[tokio::test(start_paused = true)]

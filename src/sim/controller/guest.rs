@@ -13,6 +13,8 @@ use crate::sim::controller::node;
 use crate::sim::controller::turn::Turn;
 use crate::sim::controller::vm::is_final;
 use crate::sim::controller::vm::since_phase;
+use crate::sim::fault::GUEST_POWERS_OFF;
+use crate::sim::fault::IO_ERROR;
 use crate::sim::fault::NO_ACPI;
 use crate::sim::fault::START_FAILS;
 use crate::sim::kinds::CLAIMS;
@@ -41,6 +43,8 @@ const SHUTDOWN_AT: &str = "sim/shutdown-at";
 const DOMAIN_START: Duration = Duration::from_secs(2);
 /// From power on to a guest agent that answers.
 const BOOT: Duration = Duration::from_secs(10);
+/// From power on to what goes wrong with the faults of the guest.
+const MISHAP: Duration = Duration::from_secs(3);
 /// From ACPI to power off.
 const ACPI_SHUTDOWN: Duration = Duration::from_secs(8);
 
@@ -110,6 +114,14 @@ impl Guest<'_> {
             return;
         }
         let since = since_phase(self.instance, "Running").unwrap_or(turn.now());
+        if turn.fault(GUEST_POWERS_OFF) && turn.passed(since, MISHAP) {
+            return self.end(turn, "Succeeded", "The VirtualMachineInstance was shut down.");
+        }
+        if turn.fault(IO_ERROR) && turn.passed(since, MISHAP) {
+            let mut conditions = Conditions::of(self.instance, turn.now());
+            conditions.set("Paused", "True", "PausedIOError", "VMI was paused, low-level IO error detected");
+            return turn.status(self.key, self.instance, json!({ "conditions": conditions.into_value() }));
+        }
         if condition(self.instance, "Paused").is_none() && turn.passed(since, BOOT) {
             self.report_agent(turn);
         }

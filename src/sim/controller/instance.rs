@@ -9,7 +9,11 @@ use crate::sim::controller::launcher;
 use crate::sim::controller::turn::Turn;
 use crate::sim::controller::vm::CONTROLLER_FINALIZER;
 use crate::sim::controller::vm::is_final;
+use crate::sim::controller::vm::since_phase;
+use crate::sim::fault::CONTROLLERS_FROZEN;
+use crate::sim::fault::GUEST_HANGS;
 use crate::sim::fault::STOP_HANGS;
+use crate::sim::fault::STOP_SLOW;
 use crate::sim::kinds::CLAIMS;
 use crate::sim::kinds::INSTANCES;
 use crate::sim::kinds::PODS;
@@ -33,6 +37,8 @@ use crate::time::Timestamp;
 
 /// Keeps an instance until virt-handler has let go of it (domain.md §1.5).
 pub(in crate::sim) const HANDLER_FINALIZER: &str = "kubevirt.io/foregroundDeleteVirtualMachine";
+/// How long virt-handler keeps an ended instance with the fault `stop-slow`.
+const SLOW_STOP: Duration = Duration::from_mins(10);
 /// How often a missing claim is looked for, because claims do not name their instance.
 const CLAIM_POLL: Duration = Duration::from_secs(1);
 
@@ -55,6 +61,9 @@ impl Controller for Instances {
 
     fn reconcile(&self, context: &Context<'_>, key: &Key) -> Reconciled {
         let mut turn = Turn::new(context, "virtualmachine-controller");
+        if turn.fault(CONTROLLERS_FROZEN) {
+            return turn.end();
+        }
         let Some(instance) = context.view.get(key) else { return turn.end() };
         let pod = launcher::pod_of(context.view, &instance);
         let pod = pod.as_deref();
@@ -64,7 +73,8 @@ impl Controller for Instances {
         } else {
             advance(&mut turn, key, &facts);
         }
-        let conditions = conditions(&facts, turn.now());
+        let hangs = turn.fault(GUEST_HANGS);
+        let conditions = conditions(&facts, turn.now(), hangs);
         turn.status(key, &instance, json!({ "conditions": conditions }));
         turn.end()
     }
@@ -178,7 +188,9 @@ fn finish(turn: &mut Turn<'_>, key: &Key, facts: &Facts<'_>) {
         None => {
             turn.status(key, facts.instance, json!({ "activePods": null }));
             if leaving(facts) {
-                let held: &[&str] = if turn.fault(STOP_HANGS) {
+                let ended = since_phase(facts.instance, text(facts.instance, "/status/phase"));
+                let slow = turn.fault(STOP_SLOW) && ended.is_some_and(|ended| !turn.passed(ended, SLOW_STOP));
+                let held: &[&str] = if slow || turn.fault(STOP_HANGS) {
                     &[CONTROLLER_FINALIZER]
                 } else {
                     &[CONTROLLER_FINALIZER, HANDLER_FINALIZER]
@@ -205,7 +217,7 @@ fn missing_claim(turn: &mut Turn<'_>, instance: &Value) -> Option<String> {
 }
 
 /// The conditions that virt-controller answers for. Those of virt-handler stay as they are.
-fn conditions(facts: &Facts<'_>, now: Timestamp) -> Value {
+fn conditions(facts: &Facts<'_>, now: Timestamp, guest_hangs: bool) -> Value {
     let mut conditions = Conditions::of(facts.instance, now);
     match facts.pod {
         None => {
@@ -215,7 +227,7 @@ fn conditions(facts: &Facts<'_>, now: Timestamp) -> Value {
         Some(pod) if deleting(pod) || pod_lost(facts) => {
             conditions.set("Ready", "False", "PodTerminating", "virt-launcher pod is terminating");
         }
-        Some(_) if text(facts.instance, "/status/phase") != "Running" => {
+        Some(_) if guest_hangs || text(facts.instance, "/status/phase") != "Running" => {
             conditions.set("Ready", "False", "GuestNotRunning", "Guest VM is not reported as running");
         }
         Some(pod) => match condition(pod, "Ready") {

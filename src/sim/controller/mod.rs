@@ -8,7 +8,10 @@ mod harvester;
 pub(in crate::sim) mod instance;
 mod kubelet;
 pub(in crate::sim) mod launcher;
+#[cfg(test)]
+mod mishaps;
 mod node;
+mod outage;
 #[cfg(test)]
 mod scenarios;
 mod scheduler;
@@ -45,6 +48,7 @@ pub fn all() -> Vec<Arc<dyn Controller>> {
         Arc::new(volume::Provisioner),
         Arc::new(volume::ClaimProtection),
         Arc::new(volume::Volumes),
+        Arc::new(outage::Outages),
         Arc::new(visitor::Visitor),
     ]
 }

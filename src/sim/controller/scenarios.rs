@@ -38,10 +38,10 @@ use crate::time::Timestamp;
 const SOON: Duration = Duration::from_mins(1);
 
 /// A furnished cluster with one VM called `a`.
-struct Scene(Stage);
+pub(super) struct Scene(pub(super) Stage);
 
 impl Scene {
-    fn with(vm: Value, faults: &[Fault]) -> Self {
+    pub(super) fn with(vm: Value, faults: &[Fault]) -> Self {
         let now: Timestamp = "2026-09-06T12:00:00Z".parse().expect("RFC 3339");
         let mut stage = contents::furnished(now);
         stage.run_for(SOON);
@@ -68,7 +68,7 @@ impl Scene {
         scene
     }
 
-    fn wait(&mut self, seconds: u64) {
+    pub(super) fn wait(&mut self, seconds: u64) {
         self.0.run_for(Duration::from_secs(seconds));
     }
 
@@ -76,19 +76,19 @@ impl Scene {
         Key::new(resource, "default", "a")
     }
 
-    fn vm(&self) -> Arc<Value> {
+    pub(super) fn vm(&self) -> Arc<Value> {
         self.0.get(VIRTUAL_MACHINES, "default", "a").expect("the VM is there")
     }
 
-    fn instance(&self) -> Option<Arc<Value>> {
+    pub(super) fn instance(&self) -> Option<Arc<Value>> {
         self.0.get(INSTANCES, "default", "a")
     }
 
-    fn phase(&self) -> String {
+    pub(super) fn phase(&self) -> String {
         self.instance().map_or(String::new(), |instance| text(&instance, "/status/phase").to_owned())
     }
 
-    fn shown(&self) -> String {
+    pub(super) fn shown(&self) -> String {
         text(&self.vm(), "/status/printableStatus").to_owned()
     }
 
@@ -108,7 +108,7 @@ impl Scene {
         Ok(())
     }
 
-    fn patch(&mut self, patch: Value) {
+    pub(super) fn patch(&mut self, patch: Value) {
         self.0.write(Write::Patch(Self::key(VIRTUAL_MACHINES), patch), "test");
     }
 

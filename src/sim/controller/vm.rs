@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::sim::controller::turn::Turn;
 use crate::sim::controller::vm_status;
+use crate::sim::fault::CONTROLLERS_FROZEN;
 use crate::sim::kinds::CLAIMS;
 use crate::sim::kinds::INSTANCES;
 use crate::sim::kinds::VIRTUAL_MACHINES;
@@ -60,6 +61,9 @@ impl Controller for VirtualMachines {
 
     fn reconcile(&self, context: &Context<'_>, key: &Key) -> Reconciled {
         let mut turn = Turn::new(context, "virtualmachine-controller");
+        if turn.fault(CONTROLLERS_FROZEN) {
+            return turn.end();
+        }
         let Some(vm) = context.view.get(key) else { return turn.end() };
         let instance_key = Key { resource: INSTANCES, ..key.clone() };
         let instance = context.view.get(&instance_key);

@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 
 pub use self::serve::Service;
 use crate::sim::cluster::Cluster;
+use crate::sim::cluster::lock;
 use crate::sim::failure::Failure;
 use crate::sim::http::request::Request;
 use crate::sim::http::request::Target;
@@ -74,7 +75,7 @@ fn route(cluster: &Cluster, request: &Request) -> Result<Response, Failure> {
     }
     authorize::check(cluster, request)?;
     match &request.target {
-        Target::Plain => Ok(health(request)),
+        Target::Plain => Ok(health(cluster, request)),
         Target::Review { .. } => review::answer(cluster, request),
         Target::Platform { .. } => subresource::answer(cluster, request),
         Target::Collection { .. } if request.method == Method::GET && request.query.flag("watch") => {
@@ -86,8 +87,12 @@ fn route(cluster: &Cluster, request: &Request) -> Result<Response, Failure> {
     }
 }
 
-fn health(request: &Request) -> Response {
+fn health(cluster: &Cluster, request: &Request) -> Response {
+    let ready = lock(&cluster.inner().trouble).server_is_ready();
     match request.path.as_str() {
+        "/readyz" if !ready => {
+            text(500, "[+]ping ok\n[+]log ok\n[-]etcd failed: reason withheld\nreadyz check failed\n")
+        }
         "/healthz" | "/livez" | "/readyz" if request.query.has("verbose") => {
             let name = &request.path[1..];
             text(200, format!("[+]ping ok\n[+]log ok\n[+]etcd ok\n{name} check passed\n"))
