@@ -206,10 +206,7 @@ fn forward(case: Case<'_>, effects: &mut Vec<Effect>) {
     for step in case.unfinished() {
         let part = Part { step, role: Role::Forward };
         match standing::begun(case.run, &step.name) {
-            Some(state) if state.items.is_some() => {
-                items(part, &Block::forward(step.name.clone()), state, effects);
-            }
-            Some(_) => {}
+            Some(state) => items(part, &Block::forward(step.name.clone()), state, effects),
             None if standing::readiness(case.plan, case.run, step) == Readiness::Ready => {
                 effects.push(first(part, Block::forward(step.name.clone())));
             }
@@ -223,9 +220,8 @@ fn starts(case: Case<'_>, block: &Block, effects: &mut Vec<Effect>) {
     let Some(part) = Part::of(case.plan, block) else { return };
     match case.run.block(block) {
         None => effects.push(first(part, block.clone())),
-        Some(state) if state.items.is_some() => items(part, block, state, effects),
-        // It runs; what it needs was said with the units.
-        Some(_) => {}
+        // What the units that run need was said with them.
+        Some(state) => items(part, block, state, effects),
     }
 }
 
