@@ -14,6 +14,7 @@ pub mod command;
 pub mod decide;
 pub mod effect;
 pub mod event;
+pub mod invariant;
 pub mod limits;
 pub mod part;
 mod progress;
@@ -22,6 +23,10 @@ mod rollback;
 pub mod standing;
 pub mod state;
 pub mod summary;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 pub mod unit;
 
 pub use apply::IllegalEvent;

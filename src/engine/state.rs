@@ -424,7 +424,12 @@ impl UnitState {
 
     /// What it left in the world at most, an attempt without a result included.
     pub const fn left(&self) -> Footprint {
-        if self.attempted && self.end.is_none() { Footprint::Changed } else { self.footprint }
+        let result = match &self.end {
+            Some(end) => end.effect.footprint(),
+            None if self.attempted => Footprint::Changed,
+            None => Footprint::None,
+        };
+        if matches!(result, Footprint::Changed) { result } else { self.footprint }
     }
 }
 

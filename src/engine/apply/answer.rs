@@ -56,7 +56,12 @@ impl RunState {
         let asked_for = stood_still.since(since);
         state.step_deadline = state.step_deadline.map(|deadline| deadline + asked_for);
         match choice {
-            Choice::Retry => state.retries = 0,
+            Choice::Retry => {
+                state.retries = 0;
+                if ask.reason == AskReason::CannotTell {
+                    state.footprint = Footprint::Changed;
+                }
+            }
             Choice::Approve => state.phase = Phase::Acted,
             Choice::Wait(longer) => {
                 if let Some(mut wait) = wait {
@@ -134,6 +139,7 @@ impl WaitState {
     fn go_on(&mut self, at: Timestamp, asked_for: Duration, longer: Duration, quiet: bool) {
         self.deadline = (self.deadline + asked_for).max(at + longer);
         self.progress_at = at;
+        self.lost_at = None;
         self.applies = None;
         self.quiet = quiet;
     }

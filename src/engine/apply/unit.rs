@@ -240,7 +240,10 @@ impl UnitState {
         if let Some(failure) = failure {
             self.failure = Some(failure.clone());
         }
-        self.footprint = self.footprint.max(end.effect.footprint());
+        // What is still to be observed leaves its mark when that is done.
+        if !matches!(phase, Phase::Observing { .. }) {
+            self.footprint = self.footprint.max(end.effect.footprint());
+        }
         self.end = Some(end.clone());
         self.phase = phase;
     }

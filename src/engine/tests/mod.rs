@@ -1,0 +1,5 @@
+//! Whole runs by the scripted driver of `testing`.
+
+#![expect(clippy::needless_raw_string_hashes, reason = "expect-test writes them when it updates a snapshot")]
+
+mod forward;
