@@ -28,7 +28,8 @@ start() {
   pids+=($!)
 }
 
-# Unix sockets need no free port; etcd wants the form of a port in their names all the same. Nothing here outlives a test run, so nothing has to reach the disk.
+# Unix sockets need no free port; etcd wants the form of a port in their names all the same. Nothing here outlives a
+# test run, so nothing has to reach the disk.
 start etcd --data-dir=etcd --unsafe-no-fsync --log-level=warn \
   --listen-client-urls=unix://client:0 --advertise-client-urls=unix://client:0 \
   --listen-peer-urls=unix://peer:0 --initial-advertise-peer-urls=unix://peer:0 \

@@ -171,6 +171,29 @@ pub(crate) async fn an_apply_works_on_custom_resources(server: &Server) {
     assert_eq!(applied["metadata"].get("labels"), None);
 }
 
+pub(crate) async fn a_status_has_managers_of_its_own(server: &Server) {
+    let ns = server.namespace().await;
+    let url = format!("{}/a", virtual_machines(&ns));
+    server.apply(&url, "me", &virtual_machine("a")).await.ok(201);
+    let status = |mark: &str| {
+        let mut object = virtual_machine("a");
+        object.as_object_mut().unwrap().remove("spec");
+        object["status"] = json!({"mark": mark});
+        object
+    };
+    let of_status = format!("{url}/status");
+    let applied = server.apply(&of_status, "me", &status("1")).await.ok(200);
+    assert_eq!(managers(&applied), ["me Apply", "me Apply status"]);
+    assert_eq!(
+        (&applied["status"]["mark"], &applied["spec"]["runStrategy"]),
+        (&json!("1"), &json!("Halted"))
+    );
+    let answer = server.apply(&of_status, "you", &status("2")).await;
+    let message =
+        "Apply failed with 1 conflict: conflict with \"me\" with subresource \"status\": .status.mark";
+    answer.refused(409, "Conflict", message);
+}
+
 pub(crate) async fn a_dry_apply_stores_nothing(server: &Server) {
     let ns = server.namespace().await;
     let url = format!("{}/a", config_maps(&ns));

@@ -87,6 +87,16 @@ pub(crate) async fn in_the_foreground_the_owner_waits(server: &Server) {
     server.until_gone(&owner).await;
 }
 
+pub(crate) async fn in_the_foreground_only_children_that_block_are_waited_for(server: &Server) {
+    let [owner, child] = family(server, false).await;
+    server.merge(&child, &json!({"metadata": {"finalizers": ["example.com/hold"]}})).await.ok(200);
+    server.delete_with(&owner, &json!({"propagationPolicy": "Foreground"})).await.ok(200);
+    server.until_gone(&owner).await;
+    server.until(&child, |c| c.body["metadata"]["deletionTimestamp"].is_string()).await;
+    release(server, &child).await;
+    server.until_gone(&child).await;
+}
+
 pub(crate) async fn an_orphan_loses_its_owner_only(server: &Server) {
     let [owner, child] = family(server, true).await;
     let deleting = server.delete_with(&owner, &json!({"propagationPolicy": "Orphan"})).await.ok(200);

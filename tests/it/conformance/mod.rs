@@ -142,6 +142,7 @@ checks! {
         an_apply_may_name_the_object_it_means,
         an_apply_merges_lists_of_core_kinds_by_key,
         an_apply_works_on_custom_resources,
+        a_status_has_managers_of_its_own,
         a_dry_apply_stores_nothing,
         managed_fields_can_be_reset,
     }
@@ -182,6 +183,7 @@ checks! {
         a_finalizer_has_a_qualified_name,
         in_the_background_the_owner_goes_first,
         in_the_foreground_the_owner_waits,
+        in_the_foreground_only_children_that_block_are_waited_for,
         an_orphan_loses_its_owner_only,
         a_child_of_nobody_is_collected,
         a_propagation_policy_has_three_values,

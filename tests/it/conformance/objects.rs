@@ -22,8 +22,12 @@ pub(crate) async fn a_created_object_gets_its_metadata(server: &Server) {
     assert_eq!((&entry["apiVersion"], &entry["fieldsType"]), (&json!("v1"), &json!("FieldsV1")));
     assert_eq!(entry["fieldsV1"], json!({"f:data": {".": {}, "f:a": {}}}));
 
-    let read = server.get(&format!("{}/a", config_maps(&ns))).await.ok(200);
-    assert_eq!(read, created);
+    let answer = server.get(&format!("{}/a", config_maps(&ns))).await;
+    assert!(
+        answer.headers["date"].to_str().is_ok_and(|date| date.ends_with(" GMT")),
+        "the server tells its time"
+    );
+    assert_eq!(answer.ok(200), created);
     let default = server.post(&config_maps(&ns), &config_map("b")).await.ok(201);
     assert_ne!(default["metadata"]["managedFields"][0]["manager"], json!(""));
 }

@@ -162,8 +162,12 @@ pub(crate) async fn a_strategic_patch_deletes_from_lists_by_key(server: &Server)
     let url = format!("{accounts}/a");
     let patched = strategic(server, &url, json!({"secrets": [{"name": "z"}]})).await;
     assert_eq!(patched["secrets"], json!([{"name": "z"}, {"name": "x"}, {"name": "y"}]));
+    let order = json!([{"name": "y"}, {"name": "z"}]);
+    let patched =
+        strategic(server, &url, json!({"$setElementOrder/secrets": order, "secrets": [{"name": "y"}]})).await;
+    assert_eq!(patched["secrets"], json!([{"name": "x"}, {"name": "y"}, {"name": "z"}]));
     let patched = strategic(server, &url, json!({"secrets": [{"$patch": "delete", "name": "x"}]})).await;
-    assert_eq!(patched["secrets"], json!([{"name": "z"}, {"name": "y"}]));
+    assert_eq!(patched["secrets"], json!([{"name": "y"}, {"name": "z"}]));
     let patched = strategic(server, &url, json!({"secrets": [{"$patch": "replace"}, {"name": "w"}]})).await;
     assert_eq!(patched["secrets"], json!([{"name": "w"}]));
 }

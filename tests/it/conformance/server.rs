@@ -1,9 +1,11 @@
 //! A server under test, spoken to in plain HTTP so that a check sees exactly what a client would see.
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use futures::{AsyncBufRead, AsyncBufReadExt, io::Lines};
+use futures::io::Lines;
+use futures::{AsyncBufRead, AsyncBufReadExt, StreamExt, TryStreamExt};
 use http::{HeaderMap, Method, Request, Response};
 use http_body_util::BodyExt;
 use kube::Client;
@@ -11,8 +13,9 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use windrow::time::{Clock, SystemClock};
 
-/// How long a check waits for something that the server does by itself.
-const SOON: Duration = Duration::from_secs(30);
+/// How long a check waits for something that the server does by itself. The collector of garbage takes ten seconds to
+/// begin on an idle machine.
+const SOON: Duration = Duration::from_mins(2);
 /// How often a condition without a watch is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -22,12 +25,13 @@ pub(crate) struct Server {
     admin: Client,
     /// The identity of a user who may do anything but write virtual machines.
     limited: Client,
-    namespaces: AtomicU32,
+    /// How many unique names have been given out.
+    names: AtomicU32,
 }
 
 impl Server {
     pub(crate) fn new(admin: Client, limited: Client) -> Self {
-        Self { admin, limited, namespaces: AtomicU32::new(0) }
+        Self { admin, limited, names: AtomicU32::new(0) }
     }
 
     /// Makes a namespace for one check and returns its name.
@@ -39,7 +43,7 @@ impl Server {
 
     /// `prefix` with a number, for cluster-scoped objects.
     pub(crate) fn unique(&self, prefix: &str) -> String {
-        format!("{prefix}-{}", self.namespaces.fetch_add(1, Ordering::Relaxed))
+        format!("{prefix}-{}", self.names.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Sends a request as an administrator. `headers` are name and value.
@@ -54,8 +58,7 @@ impl Server {
     }
 
     async fn call_json(&self, method: Method, url: &str, content_type: &str, body: &Value) -> Answer {
-        let headers = [("content-type", content_type), ("accept", "application/json")];
-        self.call(method, url, &headers, serde_json::to_vec(body).unwrap()).await
+        send_json(&self.admin, method, url, content_type, body).await
     }
 
     pub(crate) async fn get(&self, url: &str) -> Answer {
@@ -75,9 +78,7 @@ impl Server {
         content_type: &str,
         body: &Value,
     ) -> Answer {
-        let headers = [("content-type", content_type), ("accept", "application/json")];
-        let body = serde_json::to_vec(body).unwrap();
-        Answer::read(send(&self.limited, method, url, &headers, body).await).await
+        send_json(&self.limited, method, url, content_type, body).await
     }
 
     pub(crate) async fn post(&self, url: &str, object: &Value) -> Answer {
@@ -120,20 +121,17 @@ impl Server {
     /// Opens a watch with an `Accept` header.
     pub(crate) async fn watch_as(&self, url: &str, accept: &str) -> Watch {
         let separator = if url.contains('?') { '&' } else { '?' };
-        let url = format!("{url}{separator}watch=true&timeoutSeconds=60");
+        let url = format!("{url}{separator}watch=true&timeoutSeconds=120");
         let response = send(&self.admin, Method::GET, &url, &[("accept", accept)], vec![]).await;
         assert_eq!(response.status(), 200, "GET {url}");
         let stream = response.into_body().into_data_stream();
-        let reader = futures::TryStreamExt::into_async_read(futures::TryStreamExt::map_err(
-            stream,
-            std::io::Error::other,
-        ));
+        let reader = stream.map_err(std::io::Error::other).into_async_read();
         Watch { lines: (Box::pin(reader) as Reader).lines() }
     }
 
     /// Reads `url` until the answer satisfies `is`, and returns that answer.
     pub(crate) async fn until(&self, url: &str, is: impl Fn(&Answer) -> bool) -> Answer {
-        eventually(async || Some(self.get(url).await).filter(&is)).await
+        until(async || self.get(url).await, is).await
     }
 
     /// Waits until `url` answers 404.
@@ -142,15 +140,16 @@ impl Server {
     }
 }
 
-/// Repeats `attempt` until it yields something.
-pub(crate) async fn eventually<T>(attempt: impl AsyncFn() -> Option<T>) -> T {
+/// Repeats a request until the answer satisfies `is`, and returns that answer.
+pub(crate) async fn until(request: impl AsyncFn() -> Answer, is: impl Fn(&Answer) -> bool) -> Answer {
     let clock = SystemClock::new();
     let deadline = clock.after(SOON);
     loop {
-        if let Some(result) = attempt().await {
-            return result;
+        let answer = request().await;
+        if is(&answer) {
+            return answer;
         }
-        assert!(clock.now() < deadline, "what was to come within {SOON:?} has not come");
+        assert!(clock.now() < deadline, "after {SOON:?} the answer still is {answer:?}");
         clock.sleep(LOOK_EVERY).await;
     }
 }
@@ -167,6 +166,11 @@ async fn send(
         request = request.header(*name, *value);
     }
     client.send(request.body(Body::from(body)).unwrap()).await.unwrap()
+}
+
+async fn send_json(client: &Client, method: Method, url: &str, content_type: &str, body: &Value) -> Answer {
+    let headers = [("content-type", content_type), ("accept", "application/json")];
+    Answer::read(send(client, method, url, &headers, serde_json::to_vec(body).unwrap()).await).await
 }
 
 /// What the server answered.
@@ -233,7 +237,7 @@ fn sorted(value: &Value) -> String {
     serde_json::to_string_pretty(&value).unwrap()
 }
 
-type Reader = std::pin::Pin<Box<dyn AsyncBufRead + Send>>;
+type Reader = Pin<Box<dyn AsyncBufRead + Send>>;
 
 /// An open watch.
 pub(crate) struct Watch {
@@ -243,7 +247,7 @@ pub(crate) struct Watch {
 impl Watch {
     /// The next event; `None` when the server has ended the watch.
     pub(crate) async fn next(&mut self) -> Option<Value> {
-        let line = tokio::time::timeout(SOON, futures::StreamExt::next(&mut self.lines)).await;
+        let line = tokio::time::timeout(SOON, self.lines.next()).await;
         let line = line.expect("an event arrives").transpose().unwrap()?;
         Some(serde_json::from_str(&line).unwrap())
     }

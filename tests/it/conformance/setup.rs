@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::conformance::server::{Answer, Server, eventually};
+use crate::conformance::server::{Answer, Server, until};
 use crate::support::controlplane::LIMITED_USER;
 
 /// Defines the two kinds of KubeVirt and waits until they are served. Scope, names, columns and subresources are those
@@ -48,9 +48,8 @@ pub(crate) async fn limit_user(server: &Server) {
     });
     server.post(&format!("{roles}/clusterrolebindings"), &binding).await.ok(201);
     // The authorizer learns of the role a moment later.
-    let reads =
-        async || server.as_limited(Method::GET, "/api/v1/nodes", "application/json", &json!({})).await;
-    eventually(async || Some(reads().await).filter(|answer| answer.status == 200)).await;
+    let read = async || server.as_limited(Method::GET, "/api/v1/nodes", "application/json", &json!({})).await;
+    until(read, |answer| answer.status == 200).await;
 }
 
 fn column(name: &str, path: &str) -> Value {

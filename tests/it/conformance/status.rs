@@ -24,6 +24,10 @@ pub(crate) async fn the_status_of_a_vm_is_written_through_its_subresource_only(s
     assert_eq!(patched["status"]["mark"], "set");
     assert_eq!(patched["spec"]["runStrategy"], "Halted");
     assert_eq!(patched["metadata"].get("labels"), None);
+    let mut stale = created;
+    stale["status"] = json!({"mark": "stale"});
+    let answer = server.put(&format!("{url}/status"), &stale).await;
+    assert_eq!((answer.status, answer.text("/reason")), (409, "Conflict"));
     let read = server.get(&format!("{url}/status")).await.ok(200);
     assert_eq!(read["status"]["mark"], "set");
 }
