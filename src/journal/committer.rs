@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::MutexGuard;
 use std::sync::PoisonError;
 use std::sync::RwLock;
 use std::sync::mpsc::Receiver;
@@ -48,7 +49,7 @@ pub(super) struct Shared {
     /// The tree, or why there is none at the moment.
     tree: RwLock<Result<::sled::Db, Error>>,
     /// Held during a commit, and by whoever needs the store to stand still.
-    pub(super) still: Mutex<()>,
+    still: Mutex<()>,
 }
 
 impl Shared {
@@ -60,6 +61,11 @@ impl Shared {
     pub(super) fn view<T>(&self, read: impl FnOnce(View<'_>) -> Result<T, Error>) -> Result<T, Error> {
         let tree = self.tree.read().unwrap_or_else(PoisonError::into_inner);
         read(View { tree: tree.as_ref().map_err(Clone::clone)?, disk: &self.disk })
+    }
+
+    /// Keeps commits from happening as long as the guard lives.
+    pub(super) fn still(&self) -> MutexGuard<'_, ()> {
+        self.still.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn replace(&self, tree: Result<::sled::Db, Error>) {
@@ -146,7 +152,7 @@ impl Committer {
     pub(super) fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         while let Some(job) = self.next() {
-            let still = shared.still.lock().unwrap_or_else(PoisonError::into_inner);
+            let still = shared.still();
             if matches!(self.mode, Mode::Full) {
                 self.reopen();
             }

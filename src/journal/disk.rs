@@ -34,6 +34,8 @@ const FLUSH_EVERY_MS: u64 = 500;
 #[derive(Debug, Clone)]
 pub(super) struct Disk {
     pub(super) dir: PathBuf,
+    /// Name of the tree's directory in it.
+    pub(super) tree: &'static str,
 }
 
 /// The store is open in this process as long as this lives.
@@ -44,7 +46,7 @@ pub(super) struct Lock {
 
 impl Disk {
     pub(super) fn new(dir: &Path) -> Self {
-        Self { dir: dir.to_owned() }
+        Self { dir: dir.to_owned(), tree: "sled" }
     }
 
     pub(super) fn head(&self) -> PathBuf {
@@ -56,7 +58,7 @@ impl Disk {
     }
 
     pub(super) fn tree(&self) -> PathBuf {
-        self.dir.join("sled")
+        self.dir.join(self.tree)
     }
 
     pub(super) fn blobs(&self) -> PathBuf {
@@ -165,6 +167,8 @@ impl Disk {
 
     fn open_tree(&self, cache_bytes: u64) -> Result<::sled::Db, Error> {
         let path = self.tree();
+        let prepared = await_release(&path.join("db")).and_then(|()| remove_unfinished_snapshots(&path));
+        prepared.map_err(|e| self.failed("preparing to open it", &e))?;
         let config = ::sled::Config::new().path(&path).cache_capacity(cache_bytes);
         let tree = config
             .flush_every_ms(Some(FLUSH_EVERY_MS))
@@ -184,6 +188,32 @@ impl Disk {
             other => self.damaged(format_args!("{doing} failed: {other}")),
         }
     }
+}
+
+/// Waits until sled has let go of its file. Its threads may hold it a little longer than the last handle lives; no
+/// other process has it, as [`Disk::lock`] sees to.
+fn await_release(file: &Path) -> io::Result<()> {
+    match File::open(file) {
+        Ok(file) => Ok(rustix::fs::flock(&file, FlockOperation::LockExclusive)?),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// An open that was interrupted, by a kill or a full disk, leaves a snapshot that is not complete, and the next open of
+/// sled takes it for the newest and fails. The complete one before it and the log are still there.
+fn remove_unfinished_snapshots(tree: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(tree) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "generating") {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
 }
 
 /// True if there is no room, or none left for this user.

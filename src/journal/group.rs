@@ -168,8 +168,10 @@ impl Group {
             for key in view.tree.scan_prefix(keys::of_run(Table::Summary, run)).keys() {
                 rows.push((key.map_err(|e| view.failed(e))?.to_vec(), None));
             }
-            if let Some(key) = &summary.key {
-                rows.push((keys::named(Table::Key, key), None));
+            if let Some(key) =
+                summary.key.filter(|key| view.run_of_key(key).is_ok_and(|owner| owner == Some(run)))
+            {
+                rows.push((keys::named(Table::Key, &key), None));
             }
             rows.push((mark.clone(), Some(record::seal(&mark, &[]))));
             runs = 1;

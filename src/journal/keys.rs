@@ -25,6 +25,25 @@ pub(super) enum Table {
     Leaving = b'x',
 }
 
+/// All tables.
+const TABLES: [Table; 8] = [
+    Table::Setting,
+    Table::Definition,
+    Table::Journal,
+    Table::Key,
+    Table::Meta,
+    Table::Open,
+    Table::Summary,
+    Table::Leaving,
+];
+
+impl Table {
+    /// The table whose keys begin with that byte.
+    pub(super) fn of(byte: u8) -> Option<Self> {
+        TABLES.into_iter().find(|table| *table as u8 == byte)
+    }
+}
+
 /// The key of [`Table::Meta`]'s row.
 pub(super) const META: [u8; 1] = [Table::Meta as u8];
 
@@ -81,16 +100,6 @@ pub(super) fn part_of(key: &[u8]) -> Option<u16> {
 mod tests {
     use super::*;
 
-    const TABLES: [Table; 8] = [
-        Table::Setting,
-        Table::Definition,
-        Table::Journal,
-        Table::Key,
-        Table::Meta,
-        Table::Open,
-        Table::Summary,
-        Table::Leaving,
-    ];
     const RUN: RunId = RunId::new(0x0102_0304_0506, 0x0708_090a_0b0c_0d0e_0f10);
 
     #[test]
@@ -133,6 +142,7 @@ mod tests {
     fn no_two_tables_share_a_byte() {
         for (i, table) in TABLES.iter().enumerate() {
             assert!(TABLES[..i].iter().all(|other| *other as u8 != *table as u8));
+            assert_eq!(Table::of(*table as u8), Some(*table));
         }
     }
 }

@@ -86,7 +86,8 @@ impl Content {
     fn remove(&mut self, run: RunId) {
         self.journals.remove(&run);
         let summary = self.summaries.remove(&run);
-        if let Some(key) = summary.and_then(|summary| summary.key) {
+        let key = summary.and_then(|summary| summary.key);
+        if let Some(key) = key.filter(|key| self.keys.get(key) == Some(&run)) {
             self.keys.remove(&key);
         }
     }

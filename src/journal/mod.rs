@@ -8,6 +8,7 @@
 
 mod committer;
 mod disk;
+pub mod export;
 mod group;
 mod head;
 mod index;
@@ -17,6 +18,7 @@ mod parts;
 mod record;
 mod reserve;
 mod retention;
+mod segment;
 mod side;
 pub mod sled;
 pub mod store;
@@ -24,8 +26,12 @@ pub mod verify;
 mod view;
 mod walk;
 
+pub use export::compact;
+pub use export::export;
+pub use export::import;
 pub use memory::MemoryStore;
 pub use sled::Options;
 pub use sled::SledStore;
 pub use store::Error;
 pub use store::Store;
+pub use verify::check;

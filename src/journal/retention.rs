@@ -61,6 +61,8 @@ pub(super) fn sweep(shared: &Shared, side: &SideFiles) -> Result<usize, Error> {
         }
         Ok(true)
     })?;
+    // An export must not find a side file gone that it has listed.
+    let _still = shared.still();
     let mut removed = 0;
     for digest in unnamed.iter().filter(|_| whole) {
         removed += usize::from(side.remove_old(digest).map_err(failed)?);

@@ -23,6 +23,8 @@ use crate::journal::committer::Work;
 use crate::journal::disk;
 use crate::journal::disk::Disk;
 use crate::journal::disk::Lock;
+use crate::journal::export;
+use crate::journal::export::Exported;
 use crate::journal::head::Head;
 use crate::journal::index::Meta;
 use crate::journal::index::StoreId;
@@ -45,6 +47,7 @@ use crate::journal::store::Removed;
 use crate::journal::store::Store;
 use crate::journal::store::Summary;
 use crate::journal::verify;
+use crate::journal::verify::Report;
 use crate::journal::view::View;
 use crate::plan::WorkflowDigest;
 use crate::time::Timestamp;
@@ -126,6 +129,24 @@ impl SledStore {
         let thread = thread.map_err(|e| disk.failed("starting a thread", &e))?;
         let places = Arc::new(Semaphore::new(GROUP_MAX));
         Ok(Self { shared, side: Arc::new(side), places, jobs: Some(jobs), thread: Some(thread), _lock: lock })
+    }
+
+    /// Checks everything that is stored, while commits wait.
+    pub fn check(&self) -> Result<Report, Error> {
+        let _still = self.shared.still();
+        self.shared.view(|view| {
+            let meta = view.meta()?.ok_or_else(|| view.disk.damaged("its state is missing"))?;
+            verify::check_tree(view, meta.store, &self.side)
+        })
+    }
+
+    /// Writes everything that is stored to a new file, while commits wait.
+    pub fn export(&self, file: &Path) -> Result<Exported, Error> {
+        let _still = self.shared.still();
+        self.shared.view(|view| {
+            let meta = view.meta()?.ok_or_else(|| view.disk.damaged("its state is missing"))?;
+            export::write_file(view, meta, &self.side, file)
+        })
     }
 
     async fn ask(&self, work: Work) -> Result<Seq, Error> {

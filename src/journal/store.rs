@@ -62,7 +62,7 @@ pub struct Summary {
     pub due: Option<Timestamp>,
     /// The run that it is a part of.
     pub root: Option<RunId>,
-    /// The caller's idempotency key.
+    /// The caller's idempotency key; that of the run's first line for ever.
     pub key: Option<Arc<str>>,
     /// Lock keys that it holds or queues for.
     pub locks: Vec<Arc<str>>,

@@ -1,16 +1,26 @@
 //! Whether a store is what was written: every row, every chain, the index, and the counts that were committed.
 
 use std::fmt::Display;
+use std::path::Path;
+
+use serde_json::Value;
 
 use crate::id::RunId;
 use crate::id::Seq;
+use crate::journal::disk;
+use crate::journal::disk::Disk;
+use crate::journal::head::Head;
 use crate::journal::index::Line;
 use crate::journal::index::Meta;
 use crate::journal::index::StoreId;
 use crate::journal::keys;
 use crate::journal::keys::Table;
+use crate::journal::parts::Join;
+use crate::journal::record;
 use crate::journal::record::Body;
 use crate::journal::record::Flaw;
+use crate::journal::side::SideFiles;
+use crate::journal::sled::Options;
 use crate::journal::store::Error;
 use crate::journal::view::View;
 use crate::journal::walk::Walk;
@@ -60,6 +70,66 @@ impl Report {
             self.findings.push(Finding { run, what: format!("{what}") });
         }
     }
+}
+
+/// Checks the store in `dir`, which must not be open; an open one has [`crate::journal::SledStore::check`]. Changes
+/// nothing but what opening changes.
+///
+/// # Errors
+/// Those of opening it. What is wrong with its content is told in the report.
+pub fn check(dir: &Path, options: &Options) -> Result<Report, Error> {
+    let disk = Disk::new(dir);
+    disk.format()?;
+    let _lock = disk.lock()?;
+    check_locked(&disk, options)
+}
+
+/// The same, by whoever holds the lock.
+pub(super) fn check_locked(disk: &Disk, options: &Options) -> Result<Report, Error> {
+    let id = disk.format()?.ok_or_else(|| disk.unusable("there is none"))?;
+    let on_thread = disk.clone();
+    disk.guarded(options.cache_bytes, move |tree| {
+        check_tree(View { tree: &tree, disk: &on_thread }, id, &SideFiles::new(on_thread.clone()))
+    })
+}
+
+/// Checks everything that there is to check.
+pub(super) fn check_tree(view: View<'_>, id: StoreId, side: &SideFiles) -> Result<Report, Error> {
+    let failed = |e| view.disk.failed("reading it", &e);
+    let mut report = scan(view, Depth::Content)?;
+    match view.meta() {
+        Ok(Some(meta)) => {
+            if meta.store != id {
+                report.add(None, "the tree belongs to another store");
+            }
+            if (meta.runs, meta.rows) != (report.runs, report.rows) {
+                let (runs, rows) = (report.runs, report.rows);
+                let Meta { runs: runs_due, rows: rows_due, .. } = meta;
+                report.add(
+                    None,
+                    format_args!("{runs} runs and {rows} records instead of {runs_due} and {rows_due}"),
+                );
+            }
+            match Head::open(&view.disk.head()).map_err(failed)?.map(|head| head.newest()) {
+                None => report.add(None, "the head file is missing or damaged"),
+                Some(head) if head.store != id => report.add(None, "the head file belongs to another store"),
+                Some(head) if head.g > meta.g => {
+                    report.add(None, format_args!("commits {} to {} are lost", meta.g + 1, head.g));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(None) => report.add(None, "the row of its state is missing"),
+        Err(e) => report.add(None, e),
+    }
+    scan_others(view, &mut report)?;
+    for digest in side.list().map_err(failed)? {
+        report.blobs += 1;
+        if let Err(e) = side.get(&disk::hex(&digest)) {
+            report.add(None, e);
+        }
+    }
+    Ok(report)
 }
 
 /// Refuses a tree that is behind its head file, belongs to another store, or misses rows that no damaged run explains.
@@ -173,4 +243,43 @@ fn scan_journal(
         report.add(Some(run), format_args!("after event {}: {flaw}", walk.last()));
     }
     Ok(())
+}
+
+/// Checks the rows that no run's line leads to.
+fn scan_others(view: View<'_>, report: &mut Report) -> Result<(), Error> {
+    let mut definition = Join::default();
+    for entry in view.tree {
+        let (key, row) = entry.map_err(|e| view.failed(e))?;
+        let table = key.first().and_then(|byte| Table::of(*byte));
+        let flaw = match table {
+            // These were gone through run by run.
+            Some(Table::Journal | Table::Summary | Table::Meta) => continue,
+            Some(Table::Definition) => match definition.push(&key, &row) {
+                Ok(None) => continue,
+                Ok(Some(value)) => {
+                    definition = Join::default();
+                    rmp_serde::from_slice::<Value>(&value).err().map(|e| Flaw::Content(e.to_string()))
+                }
+                Err(flaw) => Some(flaw),
+            },
+            Some(Table::Open) => owner_flaw(view, keys::run_of(&key))?,
+            Some(Table::Key) => {
+                let id = record::unseal(&key, &row).ok().and_then(|id| id.try_into().ok());
+                owner_flaw(view, id.map(RunId::from_be_bytes))?
+            }
+            Some(Table::Setting | Table::Leaving) => record::unseal(&key, &row).err(),
+            None => Some(Flaw::Chain("no table has such keys")),
+        };
+        if let Some(flaw) = flaw {
+            report.add(None, format_args!("the row of `{}`: {flaw}", key.escape_ascii()));
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong with a row that leads to a run.
+fn owner_flaw(view: View<'_>, run: Option<RunId>) -> Result<Option<Flaw>, Error> {
+    let Some(run) = run else { return Ok(Some(Flaw::Chain("it leads to no run"))) };
+    let line = keys::part(&keys::of_run(Table::Summary, run), 0);
+    Ok(view.row(&line)?.is_none().then_some(Flaw::Chain("it leads to a run that is not there")))
 }

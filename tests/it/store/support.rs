@@ -1,6 +1,8 @@
 //! Runs, events and summaries to put into a store.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::path::PathBuf;
 
 use serde_json::json;
 use windrow::engine::event::Actor;
@@ -17,6 +19,7 @@ use windrow::journal::Options;
 use windrow::journal::SledStore;
 use windrow::journal::Store;
 use windrow::journal::store::Append;
+use windrow::journal::store::Recorded;
 use windrow::journal::store::Summary;
 use windrow::plan::WorkflowDigest;
 use windrow::time::Timestamp;
@@ -108,5 +111,74 @@ pub(super) fn events(store: &dyn Store, run: RunId) -> Vec<Event> {
             good.into_iter().map(|recorded| recorded.event).collect()
         }
         Err(other) => panic!("{other}"),
+    }
+}
+
+/// What kept a store from being opened.
+pub(super) fn refusal(dir: &Path) -> Error {
+    SledStore::open(dir, &OPTIONS).map(drop).unwrap_err()
+}
+
+/// Everything that callers can see of a store: its lines and its journals.
+pub(super) fn content(store: &dyn Store) -> Vec<(Summary, Vec<Recorded>)> {
+    let lines = store.runs(None, usize::MAX).unwrap();
+    lines.into_iter().map(|line| (line.clone(), store.read(line.run).unwrap())).collect()
+}
+
+/// Makes a directory the copy of another.
+pub(super) fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// All files of a directory, with their content.
+pub(super) fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.insert(path.clone(), std::fs::read(path).unwrap());
+        }
+    }
+    found
+}
+
+/// Changes the rows of a closed store behind its back.
+pub(super) fn tamper(dir: &Path, change: impl FnOnce(&sled::Db)) {
+    let tree = sled::Config::new().path(dir.join("sled")).open().unwrap();
+    change(&tree);
+    tree.flush().unwrap();
+}
+
+/// A temporary directory in memory, where there is one: thousands of syncs cost nothing there.
+pub(super) fn fast_dir() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// Random numbers from a seed that a failing test can be given again.
+pub(super) struct Rng(u64);
+
+impl Rng {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A number below `end` (SplitMix64).
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end
     }
 }
