@@ -142,6 +142,8 @@ impl Cluster {
         let mut registry = Registry::new(platform, options.faults.clone(), audit, options.seed);
         let caller = Caller::controller(FOUNDER, clock.now());
         found(&mut registry, &options, &caller)?;
+        // Nobody has watched the founding.
+        registry.store.compact();
         let revision = registry.store.revision();
         let inner = Arc::new(Inner {
             registry: Mutex::new(registry),

@@ -24,9 +24,11 @@ pub fn fill(kind: &Kind, object: &mut Value) {
         }
         PODS => pod(object),
         CLAIMS => {
+            protect(object, "kubernetes.io/pvc-protection");
             under(object, &json!({"spec": {"volumeMode": "Filesystem"}, "status": {"phase": "Pending"}}));
         }
         VOLUMES => {
+            protect(object, "kubernetes.io/pv-protection");
             let spec = json!({"volumeMode": "Filesystem", "persistentVolumeReclaimPolicy": "Retain"});
             under(object, &json!({"spec": spec, "status": {"phase": "Pending"}}));
         }
@@ -38,6 +40,16 @@ pub fn fill(kind: &Kind, object: &mut Value) {
             under(object, &json!({"type": "Opaque"}));
         }
         _ => {}
+    }
+}
+
+/// Adds the finalizer with which the admission plugin StorageObjectInUseProtection guards storage in use.
+fn protect(object: &mut Value, finalizer: &str) {
+    let mut finalizers = meta::finalizers(object);
+    if !finalizers.contains(&finalizer) {
+        finalizers.push(finalizer);
+        let finalizers: Vec<String> = finalizers.into_iter().map(str::to_owned).collect();
+        meta::set(object, "finalizers", Some(finalizers.into()));
     }
 }
 

@@ -79,10 +79,11 @@ impl Registry {
             } else {
                 Deleted::Marked(self.store.put(key, marked))
             }
-        } else if caller.dry_run {
-            Deleted::Gone(object)
         } else {
-            Deleted::Gone(self.store.remove(key).unwrap_or(object))
+            if !caller.dry_run {
+                self.store.remove(key);
+            }
+            Deleted::Gone(Arc::new(mark(kind, &object, grace, &finalizers, caller)))
         };
         let (Deleted::Gone(after) | Deleted::Marked(after)) = &deleted;
         let body = options_body(options);

@@ -94,3 +94,29 @@ impl Registry {
         reference
     }
 }
+
+/// An event as the group events.k8s.io shows it.
+pub fn in_new_form(event: &Value) -> Value {
+    let mut shown = json!({"metadata": event["metadata"]});
+    for (new, old) in [
+        ("eventTime", "eventTime"),
+        ("reportingController", "reportingComponent"),
+        ("reportingInstance", "reportingInstance"),
+        ("action", "action"),
+        ("reason", "reason"),
+        ("regarding", "involvedObject"),
+        ("related", "related"),
+        ("series", "series"),
+        ("note", "message"),
+        ("type", "type"),
+        ("deprecatedSource", "source"),
+        ("deprecatedFirstTimestamp", "firstTimestamp"),
+        ("deprecatedLastTimestamp", "lastTimestamp"),
+        ("deprecatedCount", "count"),
+    ] {
+        if let Some(value) = event.get(old) {
+            shown[new] = value.clone();
+        }
+    }
+    shown
+}

@@ -127,26 +127,27 @@ impl Failure {
         failure
     }
 
-    /// 422 for a JSON patch that does not apply.
-    pub fn unprocessable() -> Self {
-        let message = "the server rejected our request due to an error in our request";
-        let mut failure = Self::new(422, "Invalid", message);
-        failure.details = Some(Box::new(json!({})));
-        failure
+    /// 422 for a replacement of a custom resource that does not say which version it replaces.
+    pub fn unconditional(kind: &Kind, name: &str) -> Self {
+        let message = format!(
+            "{} {name:?} is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update",
+            kind.qualified()
+        );
+        Self::new(422, "Invalid", message).about(kind, name)
     }
 
-    /// 400 for a patch of the wrong shape, in the words of Go's decoder.
-    pub fn not_a(patch: &Value, wanted: &str) -> Self {
-        let given = match patch {
-            Value::Object(_) => "object",
-            Value::Array(_) => "array",
-            Value::String(_) => "string",
-            Value::Number(_) => "number",
-            Value::Bool(_) | Value::Null => "bool",
-        };
-        let message =
-            format!("error decoding patch: json: cannot unmarshal {given} into Go value of type {wanted}");
-        Self::bad_request(message)
+    /// 422 for a patch that makes something of the object that is not of its kind.
+    pub fn bad_patch(kind: &Kind, name: &str, patch: &Value, why: &str) -> Self {
+        let cause = Cause::invalid("patch", &patch.to_string().into(), why);
+        Self::invalid(kind, name, &[cause])
+    }
+
+    /// 422 for a JSON patch that does not apply.
+    pub fn unprocessable(kind: &Kind, name: &str) -> Self {
+        let message = "the server rejected our request due to an error in our request";
+        let mut failure = Self::new(422, "Invalid", message).about(kind, name);
+        failure.details = Some(Box::new(json!({})));
+        failure
     }
 
     /// 400.

@@ -17,6 +17,8 @@ use crate::sim::world::Key;
 use crate::sim::world::View as _;
 use crate::time::Timestamp;
 
+/// The finalizer of volumes in use.
+const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
 const COLLECTOR: &str = "generic-garbage-collector";
 const NAMESPACE_CONTROLLER: &str = "namespace-controller";
 
@@ -35,6 +37,7 @@ impl Registry {
         } else {
             self.end_orphaning(&change.key, &caller);
             self.end_foreground(&change.key, &caller);
+            self.end_protection(&change.key);
             if meta::owners(&change.object).next().is_some() {
                 self.collect_one(&change.key, &caller);
             }
@@ -130,6 +133,14 @@ impl Registry {
         self.drop_finalizer(key, ORPHAN);
     }
 
+    /// Lets a volume go that is bound to no claim.
+    fn end_protection(&mut self, key: &Key) {
+        let Some(volume) = self.waiting_for(key, VOLUME_PROTECTION) else { return };
+        if meta::text(&volume, "/status/phase") != "Bound" {
+            self.drop_finalizer(key, VOLUME_PROTECTION);
+        }
+    }
+
     /// The object, if it is being deleted and `finalizer` holds it.
     fn waiting_for(&self, key: &Key, finalizer: &str) -> Option<std::sync::Arc<Value>> {
         let object = self.store.get(key)?;
@@ -145,8 +156,9 @@ impl Registry {
         meta::set_finalizers(&mut changed, &left);
         let held = !left.is_empty()
             || object.pointer("/metadata/deletionGracePeriodSeconds").is_some_and(|grace| *grace != 0);
-        self.store.put(key, changed);
-        if !held {
+        if held {
+            self.store.put(key, changed);
+        } else {
             self.store.remove(key);
         }
     }

@@ -24,6 +24,8 @@ pub enum ListRule {
 pub struct Kind {
     /// Its group and plural.
     pub resource: Resource,
+    /// Under which group and plural its objects are kept: another one for a kind that two groups serve.
+    pub stored: Resource,
     /// The versions it is served in; the first is the preferred one and the one that is stored.
     pub versions: &'static [&'static str],
     /// The name in `kind`.
@@ -50,6 +52,7 @@ impl Kind {
     const fn new(resource: Resource, versions: &'static [&'static str], kind: &'static str) -> Self {
         Self {
             resource,
+            stored: resource,
             versions,
             kind,
             short_names: &[],
@@ -73,6 +76,11 @@ impl Kind {
         let mut row = Self::new(resource, version, kind);
         row.custom = true;
         row
+    }
+
+    const fn stored_as(mut self, resource: Resource) -> Self {
+        self.stored = resource;
+        self
     }
 
     const fn cluster(mut self) -> Self {
@@ -144,6 +152,22 @@ impl Kind {
         rules.into_iter().find(|(p, _)| *p == path).map_or(ListRule::Atomic, |(_, rule)| *rule)
     }
 
+    /// What can be asked of its collection and its objects, as RBAC names it.
+    pub fn verbs(&self) -> &'static [&'static str] {
+        const ALL: &[&str] =
+            &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+        match self.resource {
+            NAMESPACES => &["create", "delete", "get", "list", "patch", "update", "watch"],
+            _ if self.is_view() => &["get", "list", "watch"],
+            _ => ALL,
+        }
+    }
+
+    /// Whether it only shows the objects of another kind.
+    pub fn is_view(&self) -> bool {
+        self.resource != self.stored
+    }
+
     /// Whether `generation` counts the changes of its objects.
     pub fn counts_generations(&self) -> bool {
         self.custom || self.resource == PODS
@@ -212,6 +236,8 @@ pub const CLAIMS: Resource = resource("", "persistentvolumeclaims");
 pub const VOLUMES: Resource = resource("", "persistentvolumes");
 /// Events, in their core form.
 pub const EVENTS: Resource = resource("", "events");
+/// Events, in the form of their own group.
+pub const NEW_EVENTS: Resource = resource("events.k8s.io", "events");
 /// Storage classes.
 pub const STORAGE_CLASSES: Resource = resource("storage.k8s.io", "storageclasses");
 /// Attachments of volumes to nodes.
@@ -287,11 +313,6 @@ const EVENT_FIELDS: &[&str] = &[
     "type",
 ];
 
-/// Whether kube-apiserver serves the group itself.
-pub fn is_built_in(group: &str) -> bool {
-    KINDS.iter().any(|kind| kind.resource.group == group && !kind.custom)
-}
-
 /// The table.
 pub const KINDS: &[Kind] = &[
     Kind::core(CONFIG_MAPS, "ConfigMap").short(&["cm"]),
@@ -333,6 +354,7 @@ pub const KINDS: &[Kind] = &[
         .short(&["crd", "crds"])
         .lists(CONDITIONS),
     Kind::core(LEASES, "Lease"),
+    Kind::core(NEW_EVENTS, "Event").short(&["ev"]).stored_as(EVENTS),
     Kind::core(STORAGE_CLASSES, "StorageClass").cluster().returns_deleted().short(&["sc"]),
     Kind::core(VOLUME_ATTACHMENTS, "VolumeAttachment").cluster().with_status(),
     Kind::custom(VIRTUAL_MACHINES, &["v1", "v1alpha3"], "VirtualMachine")

@@ -128,12 +128,6 @@ pub fn entries(object: &Value) -> Vec<Entry> {
     list.into_iter().flatten().map(Entry::parse).collect()
 }
 
-/// Whether a client wants all managers forgotten: the list that it sends has one empty entry.
-pub fn is_reset(object: &Value) -> bool {
-    let list = object.pointer("/metadata/managedFields").and_then(Value::as_array);
-    list.is_some_and(|list| matches!(list.as_slice(), [Value::Object(entry)] if entry.is_empty()))
-}
-
 /// Writes the managers into an object, in the order of kube-apiserver.
 pub fn set_entries(object: &mut Value, mut entries: Vec<Entry>) {
     entries.retain(|entry| !entry.fields.is_empty());

@@ -24,11 +24,13 @@ pub mod meta;
 pub mod object;
 pub mod patch;
 pub mod registry;
+pub mod rules;
 mod stage;
 pub mod store;
 pub mod strategy;
 pub mod subresource;
 pub mod trouble;
+pub mod typed;
 pub mod validate;
 pub mod world;
 

@@ -11,7 +11,6 @@ use crate::sim::audit::AuditEntry;
 use crate::sim::defaults;
 use crate::sim::delete::DeleteOptions;
 use crate::sim::events::Said;
-use crate::sim::failure::Cause;
 use crate::sim::failure::Failure;
 use crate::sim::kinds;
 use crate::sim::kinds::Kind;
@@ -23,6 +22,7 @@ use crate::sim::meta;
 use crate::sim::patch;
 use crate::sim::patch::Patch;
 use crate::sim::store::Store;
+use crate::sim::typed;
 use crate::sim::validate;
 use crate::sim::world::Admission;
 use crate::sim::world::Fault;
@@ -44,6 +44,8 @@ pub struct Caller {
     pub controller: bool,
     /// Only say what would happen.
     pub dry_run: bool,
+    /// Refuse fields that the kind does not have, instead of dropping them.
+    pub strict: bool,
     /// The time.
     pub now: Timestamp,
 }
@@ -51,7 +53,14 @@ pub struct Caller {
 impl Caller {
     /// A controller of the cluster.
     pub fn controller(manager: &str, now: Timestamp) -> Self {
-        Self { manager: manager.to_owned(), agent: String::new(), controller: true, dry_run: false, now }
+        Self {
+            manager: manager.to_owned(),
+            agent: String::new(),
+            controller: true,
+            dry_run: false,
+            strict: false,
+            now,
+        }
     }
 }
 
@@ -134,7 +143,7 @@ impl Registry {
         caller: &Caller,
     ) -> Result<Arc<Value>, Failure> {
         let sent = body.clone();
-        let (key, mut object) = self.prepare(kind, namespace, body)?;
+        let (key, mut object) = self.prepare(kind, namespace, body, caller)?;
         meta::set(&mut object, "uid", None);
         if kind.status {
             defaults_status_only(kind, &mut object);
@@ -147,7 +156,7 @@ impl Registry {
     /// what its own parts report.
     pub fn seed(&mut self, kind: &'static Kind, body: Value, caller: &Caller) -> Result<Arc<Value>, Failure> {
         let namespace = meta::namespace(&body).to_owned();
-        let (key, mut object) = self.prepare(kind, &namespace, body)?;
+        let (key, mut object) = self.prepare(kind, &namespace, body, caller)?;
         defaults::fill(kind, &mut object);
         self.insert(kind, &key, object, "create", &Value::Null, How::Update, caller)
     }
@@ -158,6 +167,7 @@ impl Registry {
         kind: &'static Kind,
         namespace: &str,
         mut object: Value,
+        caller: &Caller,
     ) -> Result<(Key, Value), Failure> {
         if !meta::version(&object).is_empty() {
             return Err(Failure::new(500, "", "resourceVersion should not be set on objects to be created"));
@@ -177,7 +187,7 @@ impl Registry {
         } else {
             meta::set(&mut object, "namespace", None);
         }
-        validate::metadata(kind, &object, None)?;
+        validate::object(kind, &object, None, caller)?;
         if self.store.get(&key).is_some() {
             return Err(Failure::already_exists(kind, &name));
         }
@@ -263,13 +273,13 @@ impl Registry {
         caller: &Caller,
     ) -> Result<Arc<Value>, Failure> {
         let old = self.get(kind, key)?;
+        validate::same_place(key, &body)?;
         if kind.custom && meta::version(&body).is_empty() {
-            let cause = Cause {
-                reason: "FieldValueInvalid",
-                field: "metadata.resourceVersion".to_owned(),
-                message: "Invalid value: 0x0: must be specified for an update".to_owned(),
-            };
-            return Err(Failure::invalid(kind, &key.name, &[cause]));
+            return Err(Failure::unconditional(kind, &key.name));
+        }
+        let uid = meta::uid(&body);
+        if !uid.is_empty() && uid != meta::uid(&old) {
+            return Err(uid_mismatch(kind, key, uid, meta::uid(&old)));
         }
         let sent = body.clone();
         self.write(kind, key, part, "update", &sent, &old, body, How::Update, caller)
@@ -294,13 +304,10 @@ impl Registry {
         let mut new = (*old).clone();
         let (verb, how) = match patch {
             Patch::Json(patch) => {
-                patch::json(&mut new, patch)?;
+                patch::json(kind, &key.name, &mut new, patch)?;
                 ("patch", How::Update)
             }
             Patch::Merge(patch) => {
-                if !patch.is_object() {
-                    return Err(Failure::not_a(patch, patch::MAP));
-                }
                 patch::merge(&mut new, patch);
                 ("patch", How::Update)
             }
@@ -309,9 +316,12 @@ impl Registry {
                 ("patch", How::Update)
             }
             Patch::Apply { manifest, force } => {
-                let version = meta::version(manifest);
+                let (version, uid) = (meta::version(manifest), meta::uid(manifest));
                 if !version.is_empty() && version != meta::version(&old) {
                     return Err(Failure::modified(kind, &key.name));
+                }
+                if !uid.is_empty() && uid != meta::uid(&old) {
+                    return Err(uid_mismatch(kind, key, uid, meta::uid(&old)));
                 }
                 let manifest = restricted(kind, part, manifest);
                 let writer = writer(kind, How::Apply, part, &manifest, caller);
@@ -319,6 +329,14 @@ impl Registry {
                 ("apply", How::Apply)
             }
         };
+        if !caller.controller {
+            let unknown = typed::conform(kind, &mut new)
+                .map_err(|why| Failure::bad_patch(kind, &key.name, patch.body(), &why))?;
+            if caller.strict && !unknown.is_empty() {
+                let why = unknown_fields(&unknown);
+                return Err(Failure::bad_patch(kind, &key.name, patch.body(), &why));
+            }
+        }
         let stored = self.write(kind, key, part, verb, patch.body(), &old, new, how, caller)?;
         Ok((stored, false))
     }
@@ -332,17 +350,14 @@ impl Registry {
     ) -> Result<Arc<Value>, Failure> {
         let mut body = manifest.clone();
         meta::set(&mut body, "name", Some((*key.name).into()));
-        if !meta::uid(&body).is_empty() {
+        let uid = meta::uid(&body);
+        if !uid.is_empty() {
             let why = format!(
-                "uid mismatch: the provided object specified uid {}, and no existing object was found",
-                meta::uid(&body)
+                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             );
             return Err(Failure::conflict(kind, &key.name, &why));
         }
-        if !meta::version(&body).is_empty() {
-            return Err(Failure::not_found(kind, &key.name));
-        }
-        let (key, body) = self.prepare(kind, &key.namespace, body)?;
+        let (key, body) = self.prepare(kind, &key.namespace, body, caller)?;
         let manifest = restricted(kind, Part::Main, &body);
         let mut object = json!({});
         let writer = writer(kind, How::Apply, Part::Main, &manifest, caller);
@@ -366,19 +381,23 @@ impl Registry {
         how: How,
         caller: &Caller,
     ) -> Result<Arc<Value>, Failure> {
-        check_identity(kind, key, old, &new)?;
-        let resets_managers = managed::is_reset(&new);
+        let version = meta::version(&new);
+        if !version.is_empty() && version != meta::version(old) {
+            return Err(Failure::modified(kind, &key.name));
+        }
+        validate::same_place(key, &new)?;
+        let forgets = new.pointer("/metadata/managedFields").is_some_and(|list| *list == json!([{}]));
         let mut new = merged_parts(kind, part, old, new, how);
         restore_metadata(old, &mut new);
         if kind.resource == kinds::SECRETS {
             defaults::encode_string_data(&mut new);
         }
-        validate::metadata(kind, &new, Some(old))?;
+        validate::object(kind, &new, Some(old), caller)?;
         self.admit(key, Some(old), &mut new, Operation::Update, part, caller)?;
         if kind.counts_generations() && spec_differs(kind, old, &new) {
             meta::set(&mut new, "generation", Some((meta::generation(old) + 1).into()));
         }
-        if resets_managers {
+        if forgets {
             meta::set(&mut new, "managedFields", None);
         } else if how == How::Update {
             let writer = writer(kind, how, part, &new, caller);
@@ -389,9 +408,7 @@ impl Registry {
         } else if caller.dry_run {
             Arc::new(new)
         } else if is_done(kind, &new) {
-            // Nobody sees the state without finalizers but the client who took away the last one.
-            let last = self.store.remove(key).expect("it was read just now");
-            meta::set(&mut new, "resourceVersion", Some(meta::version(&last).into()));
+            self.store.remove(key);
             Arc::new(new)
         } else {
             self.store.put(key, new)
@@ -478,6 +495,17 @@ impl Registry {
     }
 }
 
+/// Why unknown fields are refused.
+pub fn unknown_fields(unknown: &[String]) -> String {
+    let fields: Vec<String> = unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
+    format!("strict decoding error: {}", fields.join(", "))
+}
+
+fn uid_mismatch(kind: &Kind, key: &Key, given: &str, own: &str) -> Failure {
+    let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {own}");
+    Failure::conflict(kind, &key.name, &why)
+}
+
 /// A [`Writer`] that owns its texts.
 struct OwnedWriter<'a> {
     manager: &'a str,
@@ -515,29 +543,6 @@ fn defaults_status_only(kind: &Kind, object: &mut Value) {
     {
         object.shift_remove("status");
     }
-}
-
-/// Whether a new state means the object that it is written to, in the version that it was read in.
-fn check_identity(kind: &Kind, key: &Key, old: &Value, new: &Value) -> Result<(), Failure> {
-    let name = meta::name(new);
-    if name != &*key.name {
-        let message =
-            format!("the name of the object ({name}) does not match the name on the URL ({})", key.name);
-        return Err(Failure::bad_request(message));
-    }
-    let uid = meta::uid(new);
-    if !uid.is_empty() && uid != meta::uid(old) {
-        let why = format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            meta::uid(old)
-        );
-        return Err(Failure::conflict(kind, name, &why));
-    }
-    let version = meta::version(new);
-    if !version.is_empty() && version != meta::version(old) {
-        return Err(Failure::modified(kind, name));
-    }
-    Ok(())
 }
 
 /// The part of an applied manifest that the request may write.

@@ -158,7 +158,7 @@ impl Trouble {
         self.has(RBAC_DENIED) && machines
     }
 
-    /// Whether the client has the right to a write. Comes before anything else: not even the body is read without it.
+    /// Whether the client may write at all; asked before anybody looks at what it sends.
     pub fn authorize(&self, attempt: &Attempt<'_>) -> Result<(), Failure> {
         let resource = attempt.kind.resource;
         if self.forbids(resource.group, resource.plural) { Err(forbidden(attempt)) } else { Ok(()) }

@@ -38,7 +38,7 @@ fn write_of(request: &Request) -> Option<Attempt<'_>> {
         Target::Platform { key, subresource } => {
             (kinds::of(key.resource)?, &*key.namespace, &*key.name, subresource.as_str())
         }
-        Target::Plain | Target::Review { .. } | Target::NoResource => return None,
+        Target::Plain | Target::Review { .. } | Target::NoResource { .. } => return None,
     };
     Some(Attempt { kind, namespace, name, verb, subresource, versioned: false })
 }

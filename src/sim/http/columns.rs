@@ -70,6 +70,17 @@ pub(super) fn of(resource: Resource) -> &'static [Column] {
     table.map_or(const { &[NAME, AGE] }, |(_, columns)| *columns)
 }
 
+const EVENT_COLUMNS: &[Column] = &[
+    column("Last Seen", Cell::Age("/lastTimestamp")),
+    path("Type", "/type"),
+    path("Reason", "/reason"),
+    column("Object", Cell::Computed(event_object)),
+    path("Message", "/message"),
+    wide("Source", "/source/component"),
+    wide("Count", "/count"),
+    wide("Name", "/metadata/name"),
+];
+
 const COLUMNS: &[(Resource, &[Column])] = &[
     (
         kinds::PODS,
@@ -127,19 +138,8 @@ const COLUMNS: &[(Resource, &[Column])] = &[
             AGE,
         ],
     ),
-    (
-        kinds::EVENTS,
-        &[
-            column("Last Seen", Cell::Age("/lastTimestamp")),
-            path("Type", "/type"),
-            path("Reason", "/reason"),
-            column("Object", Cell::Computed(event_object)),
-            path("Message", "/message"),
-            wide("Source", "/source/component"),
-            wide("Count", "/count"),
-            wide("Name", "/metadata/name"),
-        ],
-    ),
+    (kinds::EVENTS, EVENT_COLUMNS),
+    (kinds::NEW_EVENTS, EVENT_COLUMNS),
     (
         kinds::STORAGE_CLASSES,
         &[

@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 
 use crate::sim::failure::Failure;
 use crate::sim::http::json_response;
-use crate::sim::http::not_found;
+use crate::sim::http::refusal;
 use crate::sim::http::request::PLATFORM_GROUP;
 use crate::sim::http::request::Request;
 use crate::sim::http::response;
+use crate::sim::http::text;
 use crate::sim::kinds;
 use crate::sim::kinds::KINDS;
 use crate::sim::kinds::Kind;
 use crate::sim::kinds::NAMESPACES;
 use crate::sim::kinds::PODS;
 
-const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 const STATUS_VERBS: &[&str] = &["get", "patch", "update"];
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -54,8 +54,7 @@ pub(super) fn answer(request: &Request) -> Option<Response> {
         && request.accept.contains("g=apidiscovery.k8s.io;v=v2;");
     let body = match parts.as_slice() {
         ["api" | "apis"] if request.method != Method::GET => {
-            let failure = Failure::method_not_allowed();
-            return Some(json_response(failure.code, &failure.status()));
+            return Some(refusal(&Failure::method_not_allowed()));
         }
         ["api"] if aggregated => return Some(aggregate(true)),
         ["apis"] if aggregated => return Some(aggregate(false)),
@@ -69,7 +68,10 @@ pub(super) fn answer(request: &Request) -> Option<Response> {
             "apiVersion": "v1",
             "groups": all_groups().iter().filter(|(group, _)| !group.is_empty()).map(group).collect::<Value>(),
         }),
-        ["api", version] => resources("", version)?,
+        ["api", version] => match resources("", version) {
+            Some(list) => list,
+            None => return Some(refusal(&Failure::no_resource())),
+        },
         ["apis", name] => match all_groups().iter().find(|(group, _)| group == name) {
             Some(found) => {
                 let mut one = group(found);
@@ -77,11 +79,11 @@ pub(super) fn answer(request: &Request) -> Option<Response> {
                 one["apiVersion"] = "v1".into();
                 one
             }
-            None => return Some(not_found()),
+            None => return Some(text(404, "404 page not found\n")),
         },
         ["apis", group, version] => match resources(group, version) {
             Some(list) => list,
-            None => return Some(not_found()),
+            None => return Some(text(404, "404 page not found\n")),
         },
         _ => return None,
     };
@@ -154,19 +156,13 @@ fn resources(group: &str, version: &str) -> Option<Value> {
     })
 }
 
-/// What can be asked of a kind. Namespaces go one by one only.
-fn verbs(kind: &Kind) -> Vec<&'static str> {
-    let goes = |verb: &&&str| kind.resource != NAMESPACES || **verb != "deletecollection";
-    VERBS.iter().filter(goes).copied().collect()
-}
-
 fn resource(kind: &Kind) -> Value {
     let mut entry = json!({
         "name": kind.resource.plural,
         "singularName": kind.singular(),
         "namespaced": kind.namespaced,
         "kind": kind.kind,
-        "verbs": verbs(kind),
+        "verbs": kind.verbs(),
     });
     if !kind.short_names.is_empty() {
         entry["shortNames"] = kind.short_names.into();
@@ -230,7 +226,7 @@ fn aggregated_resources(group: &str, version: &str) -> Value {
                 "responseKind": kind_of(kind.kind),
                 "scope": scope(kind.namespaced),
                 "singularResource": kind.singular(),
-                "verbs": verbs(kind),
+                "verbs": kind.verbs(),
             });
             if !kind.short_names.is_empty() {
                 entry["shortNames"] = kind.short_names.into();

@@ -66,7 +66,7 @@ pub(super) fn answer(cluster: &Cluster, request: &Request) -> Result<Response, F
     let limit = number(request, "limit")?.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
     let page = cluster
         .inner()
-        .with(|registry| page(&registry.store, kind.resource, namespace, request, &selector, limit))?;
+        .with(|registry| page(&registry.store, kind.stored, namespace, request, &selector, limit))?;
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if let Some((last, remaining)) = page.rest {
         let token = Token { v: page.revision, ns: last.namespace.to_string(), name: last.name.to_string() };
@@ -83,15 +83,12 @@ pub(super) fn answer(cluster: &Cluster, request: &Request) -> Result<Response, F
 pub(super) fn number(request: &Request, name: &str) -> Result<Option<u64>, Failure> {
     match request.query.get(name) {
         "" | "0" => Ok(None),
-        text => text
-            .parse()
-            .map(Some)
-            .map_err(|_| {
-                let of_version = if name == "resourceVersion" { "invalid resource version: " } else { "" };
-                Failure::bad_request(format!(
-                    "{of_version}{name}: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
-                ))
-            }),
+        text => text.parse().map(Some).map_err(|_| {
+            let what = if name == "resourceVersion" { "invalid resource version" } else { "invalid number" };
+            Failure::bad_request(format!(
+                "{what}: {name}: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+            ))
+        }),
     }
 }
 

@@ -70,10 +70,10 @@ async fn answer(State(cluster): State<Cluster>, request: http::Request<Body>) ->
 }
 
 fn route(cluster: &Cluster, request: &Request) -> Result<Response, Failure> {
+    authorize::check(cluster, request)?;
     if let Some(response) = discovery::answer(request).or_else(|| openapi::answer(request)) {
         return Ok(response);
     }
-    authorize::check(cluster, request)?;
     match &request.target {
         Target::Plain => Ok(health(cluster, request)),
         Target::Review { .. } => review::answer(cluster, request),
@@ -83,7 +83,8 @@ fn route(cluster: &Cluster, request: &Request) -> Result<Response, Failure> {
         }
         Target::Collection { .. } if request.method == Method::GET => list::answer(cluster, request),
         Target::Collection { .. } | Target::Object { .. } => objects::answer(cluster, request),
-        Target::NoResource => Err(Failure::no_resource()),
+        Target::NoResource { custom: true } => Ok(text(404, "404 page not found\n")),
+        Target::NoResource { custom: false } => Err(Failure::no_resource()),
     }
 }
 
@@ -106,13 +107,8 @@ fn health(cluster: &Cluster, request: &Request) -> Response {
                 "compiler": "rustc", "platform": "linux/amd64"
             }),
         ),
-        _ => not_found(),
+        _ => text(404, "404 page not found\n"),
     }
-}
-
-/// What a server says of a path below which it serves nothing.
-fn not_found() -> Response {
-    text(404, "404 page not found\n")
 }
 
 /// A JSON answer.

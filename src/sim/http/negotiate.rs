@@ -2,10 +2,12 @@
 
 use serde_json::{Value, json};
 
+use crate::sim::events;
 use crate::sim::failure::Failure;
 use crate::sim::http::request::Request;
 use crate::sim::http::table;
 use crate::sim::kinds::Kind;
+use crate::sim::kinds::NEW_EVENTS;
 use crate::time::Timestamp;
 
 /// The form of an answer.
@@ -102,7 +104,7 @@ impl Encoder {
                 "kind": format!("{}List", self.kind.kind),
                 "apiVersion": self.api_version,
                 "metadata": metadata,
-                "items": objects.map(|object| self.listed(object)).collect::<Vec<_>>(),
+                "items": objects.map(|object| self.item(object)).collect::<Vec<_>>(),
             }),
             Form::Metadata => json!({
                 "kind": "PartialObjectMetadataList",
@@ -141,20 +143,23 @@ impl Encoder {
         })
     }
 
-    /// An object in a list: those of kube-apiserver's own kinds do not repeat what they are.
-    fn listed(&self, object: &Value) -> Value {
-        let mut object = self.versioned(object);
+    /// An object in a list: the kinds with Go types leave out there what the list says already.
+    fn item(&self, object: &Value) -> Value {
+        let mut item = self.versioned(object);
         if !self.kind.custom
-            && let Some(fields) = object.as_object_mut()
+            && let Some(item) = item.as_object_mut()
         {
-            fields.shift_remove("apiVersion");
-            fields.shift_remove("kind");
+            item.shift_remove("apiVersion");
+            item.shift_remove("kind");
         }
-        object
+        item
     }
 
     fn versioned(&self, object: &Value) -> Value {
-        let mut object = object.clone();
+        let mut object = match self.kind.resource {
+            NEW_EVENTS => events::in_new_form(object),
+            _ => object.clone(),
+        };
         object["apiVersion"] = self.api_version.as_str().into();
         object["kind"] = self.kind.kind.into();
         object

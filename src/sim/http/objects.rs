@@ -2,6 +2,7 @@
 
 use axum::response::Response;
 use http::Method;
+use http::header::WARNING;
 use serde_json::{Value, json};
 
 use crate::sim::cluster::Cluster;
@@ -24,8 +25,10 @@ use crate::sim::meta;
 use crate::sim::patch::Patch;
 use crate::sim::registry::Caller;
 use crate::sim::registry::Part;
+use crate::sim::registry::unknown_fields;
 use crate::sim::trouble::Attempt;
 use crate::sim::trouble::Fate;
+use crate::sim::typed;
 use crate::sim::validate;
 use crate::sim::world::Key;
 
@@ -33,16 +36,22 @@ use crate::sim::world::Key;
 pub(super) fn answer(cluster: &Cluster, request: &Request) -> Result<Response, Failure> {
     match &request.target {
         Target::Collection { kind, version, namespace } => {
+            if kind.is_view()
+                || request.method == Method::DELETE && !kind.verbs().contains(&"deletecollection")
+            {
+                return Err(Failure::method_not_allowed());
+            }
             let encoder = Encoder::new(kind, version, request)?;
             match request.method {
                 Method::POST => create(cluster, request, &encoder, version, namespace),
-                Method::DELETE if kind.resource != NAMESPACES => {
-                    delete_all(cluster, request, &encoder, namespace)
-                }
+                Method::DELETE => delete_all(cluster, request, &encoder, namespace),
                 _ => Err(Failure::method_not_allowed()),
             }
         }
         Target::Object { kind, version, key, subresource } => {
+            if kind.is_view() && request.method != Method::GET {
+                return Err(Failure::method_not_allowed());
+            }
             let encoder = Encoder::new(kind, version, request)?;
             let object = Object { cluster, request, kind, version, key, encoder };
             match subresource.as_str() {
@@ -55,6 +64,37 @@ pub(super) fn answer(cluster: &Cluster, request: &Request) -> Result<Response, F
         }
         _ => Err(Failure::no_resource()),
     }
+}
+
+/// Reads the object in a body, drops the fields that its kind does not have, and names them.
+fn read_object(
+    request: &Request,
+    kind: &Kind,
+    version: &str,
+    namespace: &str,
+    caller: &Caller,
+) -> Result<(Value, Vec<String>), Failure> {
+    let mut body = request.object(kind)?;
+    validate::identity(kind, version, namespace, &mut body, false)?;
+    let misfit = |why: &str| validate::misfit(kind, kind.kind, version, why);
+    let unknown = typed::conform(kind, &mut body).map_err(|why| misfit(&why))?;
+    if caller.strict && !unknown.is_empty() {
+        return Err(misfit(&unknown_fields(&unknown)));
+    }
+    Ok((body, unknown))
+}
+
+/// Warns of fields that were dropped, unless the client does not want to know.
+fn with_warnings(mut response: Response, unknown: &[String], request: &Request) -> Response {
+    if request.query.get("fieldValidation") != "Ignore" {
+        for field in unknown {
+            let text = format!("299 - \"unknown field \\\"{field}\\\"\"");
+            if let Ok(warning) = text.parse() {
+                response.headers_mut().append(WARNING, warning);
+            }
+        }
+    }
+    response
 }
 
 /// Lets the faults of the API have their say, then does the work.
@@ -95,12 +135,11 @@ fn create(
     }
     let now = cluster.inner().clock.now();
     let caller = request.caller(now)?;
-    let mut body = request.json()?;
-    validate::identity(kind, version, namespace, &mut body)?;
+    let (body, unknown) = read_object(request, kind, version, namespace, &caller)?;
     let try_it = Attempt { kind, namespace, name: "", verb: "create", subresource: "", versioned: false };
     attempt(cluster, &try_it, || {
         let stored = cluster.inner().with(|registry| registry.create(kind, namespace, body, &caller))?;
-        Ok(json_response(201, &encoder.object(&stored, now)))
+        Ok(with_warnings(json_response(201, &encoder.object(&stored, now)), &unknown, request))
     })
 }
 
@@ -199,13 +238,13 @@ impl Object<'_> {
 
     fn replace(&self, part: Part) -> Result<Response, Failure> {
         let caller = self.caller()?;
-        let mut body = self.request.json()?;
-        validate::identity(self.kind, self.version, &self.key.namespace, &mut body)?;
+        let (body, unknown) =
+            read_object(self.request, self.kind, self.version, &self.key.namespace, &caller)?;
         let try_it = self.attempt("update", part, !meta::version(&body).is_empty());
         attempt(self.cluster, &try_it, || {
             let inner = self.cluster.inner();
             let stored = inner.with(|registry| registry.replace(self.kind, self.key, part, body, &caller))?;
-            Ok(self.shown(200, &stored))
+            Ok(with_warnings(self.shown(200, &stored), &unknown, self.request))
         })
     }
 
@@ -229,21 +268,21 @@ impl Object<'_> {
             let message = "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch";
             return Err(Failure::new(422, "Invalid", message));
         }
-        match media {
-            "application/json-patch+json" => Ok(Patch::Json(self.request.json()?)),
-            "application/merge-patch+json" => Ok(Patch::Merge(self.request.json()?)),
-            "application/strategic-merge-patch+json" if !self.kind.custom => {
-                Ok(Patch::Strategic(self.request.json()?))
+        let patch = match media {
+            "application/json-patch+json" => Patch::Json(self.request.json()?),
+            "application/merge-patch+json" => Patch::Merge(self.request.json()?),
+            "application/strategic-merge-patch+json" if self.kind.custom => {
+                return Err(unknown_patch());
             }
-            "application/apply-patch+yaml" => Ok(Patch::Apply { manifest: self.read_manifest()?, force }),
-            "application/strategic-merge-patch+json" => Err(unknown_patch()),
-            _ if self.kind.custom => Err(unknown_patch()),
-            _ => {
-                let mut failure = Failure::new(415, "UnsupportedMediaType", "415: Unsupported Media Type");
-                failure.details = Some(Box::new(json!({})));
-                Err(failure)
-            }
+            "application/strategic-merge-patch+json" => Patch::Strategic(self.request.json()?),
+            "application/apply-patch+yaml" => Patch::Apply { manifest: self.read_manifest()?, force },
+            _ => return Err(Failure::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")),
+        };
+        if matches!(patch, Patch::Merge(_) | Patch::Strategic(_)) && !patch.body().is_object() {
+            let message = "json: cannot unmarshal the patch into an object";
+            return Err(Failure::bad_request(message));
         }
+        Ok(patch)
     }
 
     fn read_manifest(&self) -> Result<Value, Failure> {
@@ -251,23 +290,13 @@ impl Object<'_> {
             let message = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
             return Err(Failure::new(422, "Invalid", message));
         }
-        let mut manifest = self.request.json()?;
-        let of = |field: &str| meta::text(&manifest, field).to_owned();
-        if of("/apiVersion").is_empty() || of("/kind").is_empty() {
-            let message = format!("invalid object type: {}, Kind={}", of("/apiVersion"), of("/kind"));
-            return Err(Failure::bad_request(message));
-        }
-        validate::identity(self.kind, self.version, &self.key.namespace, &mut manifest)?;
+        let mut manifest = self.request.object(self.kind)?;
+        validate::identity(self.kind, self.version, &self.key.namespace, &mut manifest, true)?;
         if manifest.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
             return Err(Failure::bad_request("metadata.managedFields must be nil"));
         }
-        let name = meta::name(&manifest);
-        if !name.is_empty() && name != &*self.key.name {
-            let message = format!(
-                "the name of the object ({name}) does not match the name on the URL ({})",
-                self.key.name
-            );
-            return Err(Failure::bad_request(message));
+        if !meta::name(&manifest).is_empty() {
+            validate::same_place(self.key, &manifest)?;
         }
         Ok(manifest)
     }
@@ -307,7 +336,6 @@ impl Object<'_> {
     }
 }
 
-/// 415 in the words of what serves custom resources.
 fn unknown_patch() -> Failure {
     let message = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
     Failure::new(415, "UnsupportedMediaType", message)

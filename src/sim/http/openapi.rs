@@ -4,8 +4,8 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 
 use crate::sim::http::json_response;
-use crate::sim::http::not_found;
 use crate::sim::http::request::Request;
+use crate::sim::http::text;
 use crate::sim::kinds;
 use crate::sim::kinds::KINDS;
 use crate::sim::kinds::Kind;
@@ -23,11 +23,11 @@ pub(super) fn answer(request: &Request) -> Option<Response> {
     let (group, version) = match group_version.split('/').collect::<Vec<_>>().as_slice() {
         ["api", version] => (String::new(), (*version).to_owned()),
         ["apis", group, version] => ((*group).to_owned(), (*version).to_owned()),
-        _ => return Some(not_found()),
+        _ => return Some(text(404, "404 page not found\n")),
     };
     let kinds: Vec<&Kind> = served(&group, &version).collect();
     if kinds.is_empty() {
-        return Some(not_found());
+        return Some(text(404, "404 page not found\n"));
     }
     Some(json_response(200, &version_3(&kinds, &version)))
 }

@@ -11,6 +11,7 @@ use crate::sim::kinds;
 use crate::sim::kinds::Kind;
 use crate::sim::kinds::NAMESPACES;
 use crate::sim::registry::Caller;
+use crate::sim::validate;
 use crate::sim::world::Key;
 use crate::time::Timestamp;
 
@@ -109,8 +110,11 @@ pub(super) enum Target {
         /// The plural.
         plural: String,
     },
-    /// A resource that the server does not have, in a group that it has.
-    NoResource,
+    /// A resource that the server does not have.
+    NoResource {
+        /// Whether the group or its resources come from a CustomResourceDefinition: then it is said in plain text.
+        custom: bool,
+    },
 }
 
 impl Target {
@@ -120,7 +124,6 @@ impl Target {
         match parts.as_slice() {
             ["api", version, rest @ ..] if !rest.is_empty() => Self::in_group("", version, rest),
             ["apis", group, version, rest @ ..] if !rest.is_empty() => Self::in_group(group, version, rest),
-            ["api", _] => Self::NoResource,
             _ => Self::Plain,
         }
     }
@@ -139,7 +142,7 @@ impl Target {
                         key: Key::new(kind.resource, namespace, name),
                         subresource: (*subresource).to_owned(),
                     },
-                    None => Self::NoResource,
+                    None => Self::NoResource { custom: false },
                 }
             }
             ("authorization.k8s.io" | "authentication.k8s.io", [plural]) => {
@@ -151,8 +154,8 @@ impl Target {
 
     fn of_kind(group: &str, version: &str, namespace: &str, rest: &[&str]) -> Self {
         let Some(kind) = rest.first().and_then(|plural| kinds::by_plural(group, version, plural)) else {
-            // What serves custom resources, and what serves unknown groups, does not know the word resource.
-            return if kinds::is_built_in(group) { Self::NoResource } else { Self::Plain };
+            let served = kinds::KINDS.iter().find(|kind| kind.resource.group == group);
+            return Self::NoResource { custom: served.is_none_or(|kind| kind.custom) };
         };
         let (version, namespace) = (version.to_owned(), namespace.to_owned());
         let lost = kind.namespaced && namespace.is_empty() || !kind.namespaced && !namespace.is_empty();
@@ -161,10 +164,10 @@ impl Target {
             [_, name, rest @ ..] if rest.len() < 2 && !lost => Self::Object {
                 kind,
                 version,
-                key: Key::new(kind.resource, &namespace, name),
+                key: Key::new(kind.stored, &namespace, name),
                 subresource: rest.first().copied().unwrap_or_default().to_owned(),
             },
-            _ => Self::NoResource,
+            _ => Self::NoResource { custom: kind.custom },
         }
     }
 }
@@ -219,18 +222,29 @@ impl Request {
         if self.body.is_empty() {
             return Ok(Value::Null);
         }
-        let is = |form: &str| self.content_type.contains(form);
-        if !self.content_type.is_empty() && !is("json") && !is("yaml") {
+        let media = self.content_type.split(';').next().unwrap_or_default().trim();
+        let known = media.is_empty()
+            || media.ends_with("/json")
+            || media.ends_with("+json")
+            || media.ends_with("yaml");
+        if !known {
             let message = "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml";
             return Err(Failure::new(415, "UnsupportedMediaType", message));
         }
-        if is("yaml") {
+        if media.ends_with("yaml") {
             let text = String::from_utf8_lossy(&self.body);
             return serde_saphyr::from_str(&text)
                 .map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")));
         }
-        serde_json::from_slice(&self.body)
-            .map_err(|error| Failure::bad_request(format!("the body of the request is not JSON: {error}")))
+        serde_json::from_slice(&self.body).map_err(|error| Failure::bad_request(error.to_string()))
+    }
+
+    /// The body as an object of a kind.
+    pub(super) fn object(&self, kind: &Kind) -> Result<Value, Failure> {
+        self.json().map_err(|failure| match failure.code {
+            400 => validate::unrecognized(kind, &failure.message),
+            _ => failure,
+        })
     }
 
     /// Whether it is only a trial.
@@ -239,8 +253,14 @@ impl Request {
             "" => Ok(false),
             "All" => Ok(true),
             other => {
+                let options = match self.method {
+                    Method::POST => "CreateOptions",
+                    Method::PUT => "UpdateOptions",
+                    Method::DELETE => "DeleteOptions",
+                    _ => "PatchOptions",
+                };
                 let message = format!(
-                    "Invalid value: {other:?}: dryRun: Unsupported value: {other:?}: supported values: \"All\""
+                    "{options}.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [{other:?}]: supported values: \"All\""
                 );
                 Err(Failure::new(422, "Invalid", message))
             }
@@ -258,6 +278,7 @@ impl Request {
             agent: self.agent.clone(),
             controller: false,
             dry_run: self.dry_run()?,
+            strict: self.query.get("fieldValidation") == "Strict",
             now,
         })
     }
@@ -279,7 +300,7 @@ mod tests {
             Target::Object { key, subresource, .. } => format!("{key} {subresource:?}"),
             Target::Platform { key, subresource } => format!("platform {key} {subresource}"),
             Target::Review { plural } => format!("review {plural}"),
-            Target::NoResource => "nothing".to_owned(),
+            Target::NoResource { .. } => "nothing".to_owned(),
         }
     }
 
@@ -302,9 +323,7 @@ mod tests {
             ("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "review selfsubjectaccessreviews"),
             ("/api/v1/pods/p", "nothing"),
             ("/api/v1/namespaces/a/nodes", "nothing"),
-            ("/api/v9", "nothing"),
-            ("/apis/storage.k8s.io/v9/storageclasses", "nothing"),
-            ("/apis/kubevirt.io/v9/virtualmachines", "plain"),
+            ("/apis/kubevirt.io/v9/virtualmachines", "nothing"),
         ] {
             assert_eq!(shown(path), expected, "{path}");
         }

@@ -126,7 +126,7 @@ impl Watch {
             }
             self.seen = if initial { current } else { from.unwrap_or(current) };
             if initial {
-                let resource = self.encoder.kind.resource;
+                let resource = self.encoder.kind.stored;
                 let namespace = self.namespace.clone();
                 let objects: Vec<Arc<Value>> = registry
                     .store
@@ -239,7 +239,7 @@ impl Watch {
 
     fn concerns(&self, change: &Change) -> bool {
         let here = self.namespace.as_ref().is_none_or(|namespace| **namespace == *change.key.namespace);
-        change.key.resource == self.encoder.kind.resource && here
+        change.key.resource == self.encoder.kind.stored && here
     }
 
     /// A change as a selector sees it: what begins to match is new, what no longer matches is gone.

@@ -12,9 +12,6 @@ pub use self::json::json;
 pub use self::merge::merge;
 pub use self::strategic::strategic;
 
-/// What kube-apiserver calls the shape of a merge patch.
-pub(super) const MAP: &str = "map[string]interface {}";
-
 /// A patch as it came in.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Patch {

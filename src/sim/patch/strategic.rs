@@ -4,7 +4,6 @@ use crate::sim::failure::Failure;
 use crate::sim::fields::join;
 use crate::sim::kinds::Kind;
 use crate::sim::kinds::ListRule;
-use crate::sim::patch::MAP;
 
 const DIRECTIVE: &str = "$patch";
 const DELETE_ITEMS: &str = "$deleteFromPrimitiveList/";
@@ -15,7 +14,7 @@ const RETAIN: &str = "$retainKeys";
 /// directives (`$patch`, `$deleteFromPrimitiveList`, `$setElementOrder`, `$retainKeys`) say more.
 pub fn strategic(kind: &Kind, target: &mut Value, patch: &Value) -> Result<(), Failure> {
     let Value::Object(patch) = patch else {
-        return Err(Failure::not_a(patch, MAP));
+        return Err(Failure::bad_request("a strategic merge patch must be an object"));
     };
     if !target.is_object() {
         *target = Value::Object(Map::new());
@@ -47,21 +46,25 @@ fn merge_map(
     if let Some(kept) = changes.get(RETAIN).and_then(Value::as_array) {
         target.retain(|field, _| kept.iter().any(|k| k == field));
     }
+    let before = target.clone();
     for (field, value) in changes.iter().filter(|(field, _)| !field.starts_with('$')) {
         merge_field(kind, &join(path, field), target, field, value)?;
     }
+    for (field, order) in orders(changes) {
+        let rule = kind.list_rule(&join(path, field));
+        let (Some(Value::Array(items)), Some(Value::Array(old))) = (target.get_mut(field), before.get(field))
+        else {
+            continue;
+        };
+        if rule != ListRule::Atomic {
+            *items = in_order(rule, items, old, order);
+        }
+    }
     for (directive, value) in changes {
-        if let Some(field) = directive.strip_prefix(DELETE_ITEMS) {
-            let gone = value.as_array().map(Vec::as_slice).unwrap_or_default();
-            if let Some(Value::Array(items)) = target.get_mut(field) {
-                items.retain(|item| !gone.contains(item));
-            }
-        } else if let Some(field) = directive.strip_prefix(ORDER) {
-            let rule = kind.list_rule(&join(path, field));
-            if let (Some(Value::Array(items)), Some(order)) = (target.get_mut(field), value.as_array()) {
-                let live = items.clone();
-                arrange(rule, items, order, &live);
-            }
+        let Some(field) = directive.strip_prefix(DELETE_ITEMS) else { continue };
+        let gone = value.as_array().map(Vec::as_slice).unwrap_or_default();
+        if let Some(Value::Array(items)) = target.get_mut(field) {
+            items.retain(|item| !gone.contains(item));
         }
     }
     Ok(())
@@ -89,16 +92,12 @@ fn merge_field(
         Value::Array(changes) => {
             let place = target.entry(field).or_insert_with(|| Value::Array(vec![]));
             match (kind.list_rule(path), place) {
-                (rule @ ListRule::Keyed { merge, .. }, Value::Array(items)) => {
-                    let live = items.clone();
+                (ListRule::Keyed { merge, .. }, Value::Array(items)) => {
                     merge_keyed(kind, path, merge, items, changes)?;
-                    arrange(rule, items, changes, &live);
                 }
                 (ListRule::Set, Value::Array(items)) => {
-                    let live = items.clone();
                     let new: Vec<_> = changes.iter().filter(|item| !items.contains(item)).cloned().collect();
                     items.extend(new);
-                    arrange(ListRule::Set, items, changes, &live);
                 }
                 (_, place) => *place = value.clone(),
             }
@@ -146,26 +145,40 @@ fn merge_keyed(
     Ok(())
 }
 
-/// Brings `items` into the order of kube-apiserver: those that `order` names as it names them, and each of the others
-/// before the first of these that it preceded in the `live` list.
-fn arrange(rule: ListRule, items: &mut Vec<Value>, order: &[Value], live: &[Value]) {
+/// The lists that a patch touches, with the order in which it names their items.
+fn orders(changes: &Map<String, Value>) -> impl Iterator<Item = (&str, &[Value])> {
+    changes.iter().filter_map(|(name, value)| {
+        let order = value.as_array()?.as_slice();
+        match name.strip_prefix(ORDER) {
+            Some(field) => Some((field, order)),
+            None if name.starts_with('$') || changes.contains_key(&format!("{ORDER}{name}")) => None,
+            None => Some((name.as_str(), order)),
+        }
+    })
+}
+
+/// Puts the items of a merged list in order: those that the patch names as it names them, the others as they were in
+/// `old`; between the two, what was before the other in `old` goes first, and what is new goes before what is not.
+fn in_order(rule: ListRule, merged: &[Value], old: &[Value], order: &[Value]) -> Vec<Value> {
     let same = |a: &Value, b: &Value| match rule {
         ListRule::Keyed { merge, .. } => a.get(merge) == b.get(merge),
         _ => a == b,
     };
     let place = |list: &[Value], item: &Value| list.iter().position(|other| same(other, item));
-    let (mut named, others): (Vec<_>, Vec<_>) =
-        items.drain(..).partition(|item| place(order, item).is_some());
+    let (mut named, rest): (Vec<&Value>, Vec<&Value>) =
+        merged.iter().partition(|item| place(order, item).is_some());
     named.sort_by_key(|item| place(order, item));
-    let mut others = others.into_iter().peekable();
-    for item in named {
-        let at = place(live, &item);
-        while let Some(other) = others.next_if(|other| at.is_some() && place(live, other) < at) {
-            items.push(other);
-        }
-        items.push(item);
+    let (mut named, mut rest) = (named.into_iter().peekable(), rest.into_iter().peekable());
+    let mut all = vec![];
+    while let (Some(new), Some(kept)) = (named.peek(), rest.peek()) {
+        let kept_first = match (place(old, kept), place(old, new)) {
+            (Some(kept), Some(new)) => kept < new,
+            _ => false,
+        };
+        all.extend(if kept_first { rest.next() } else { named.next() }.cloned());
     }
-    items.extend(others);
+    all.extend(named.chain(rest).cloned());
+    all
 }
 
 #[cfg(test)]
