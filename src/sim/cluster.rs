@@ -15,12 +15,14 @@ use crate::sim::drive;
 use crate::sim::failure::Failure;
 use crate::sim::harvester::harvester;
 use crate::sim::kinds;
+use crate::sim::kinds::Kind;
 use crate::sim::meta;
 use crate::sim::registry::Caller;
 use crate::sim::registry::Registry;
 use crate::sim::trouble;
 use crate::sim::trouble::Trouble;
 use crate::sim::world::Fault;
+use crate::sim::world::Founding;
 use crate::sim::world::Key;
 use crate::sim::world::Platform;
 use crate::time::SharedClock;
@@ -204,40 +206,58 @@ fn found(registry: &mut Registry, options: &Options, caller: &Caller) -> Result<
         });
         seed(registry, namespace, caller)?;
     }
-    if !options.empty {
-        for object in (registry.platform.contents)(caller.now) {
-            seed(registry, object, caller)?;
-        }
-    }
+    let further = further(options)?;
+    let founding = Founding { now: caller.now, further: &further, faults: &options.faults };
+    let objects = if options.empty { further } else { (registry.platform.contents)(&founding) };
+    objects.into_iter().try_for_each(|object| seed(registry, object, caller))
+}
+
+/// The objects of the fixtures.
+fn further(options: &Options) -> Result<Vec<Value>, Error> {
+    let mut objects = vec![];
     for (i, fixture) in options.fixtures.iter().enumerate() {
         let documents: Vec<Value> = serde_saphyr::from_multiple(fixture)
             .map_err(|error| Error::Yaml { number: i + 1, text: error.to_string() })?;
         for document in documents.into_iter().filter(|document| !document.is_null()) {
             match document.get("items").and_then(Value::as_array) {
-                Some(items) => items.iter().try_for_each(|item| seed(registry, item.clone(), caller))?,
-                None => seed(registry, document, caller)?,
+                Some(items) => objects.extend(items.iter().cloned()),
+                None => objects.push(document),
             }
         }
     }
-    Ok(())
+    for object in &mut objects {
+        if kind_of(object)?.namespaced && meta::namespace(object).is_empty() {
+            meta::set(object, "namespace", Some("default".into()));
+        }
+    }
+    Ok(objects)
+}
+
+fn kind_of(object: &Value) -> Result<&'static Kind, Error> {
+    let (api_version, name) = (meta::text(object, "/apiVersion"), meta::text(object, "/kind"));
+    kinds::by_kind(api_version, name)
+        .ok_or_else(|| Error::Kind { api_version: api_version.to_owned(), kind: name.to_owned() })
 }
 
 fn seed(registry: &mut Registry, mut object: Value, caller: &Caller) -> Result<(), Error> {
-    let (api_version, name) = (meta::text(&object, "/apiVersion"), meta::text(&object, "/kind"));
-    let Some(kind) = kinds::by_kind(api_version, name) else {
-        return Err(Error::Kind { api_version: api_version.to_owned(), kind: name.to_owned() });
-    };
-    if kind.namespaced && meta::namespace(&object).is_empty() {
-        meta::set(&mut object, "namespace", Some("default".into()));
-    }
+    let kind = kind_of(&object)?;
     let namespace = if kind.namespaced { meta::namespace(&object) } else { "" };
     let key = Key::new(kind.resource, namespace, meta::name(&object));
     registry.store.remove(&key);
     meta::set(&mut object, "resourceVersion", None);
     let name = meta::name(&object).to_owned();
-    registry.seed(kind, object, caller).map(drop).map_err(|source| Error::Refused {
+    let held = !meta::finalizers(&object).is_empty();
+    let deleted_at =
+        object.pointer("/metadata/deletionTimestamp").filter(|at| held && !at.is_null()).cloned();
+    let stored = registry.seed(kind, object, caller).map_err(|source| Error::Refused {
         kind: kind.qualified(),
         name,
         source: Box::new(source),
-    })
+    })?;
+    if deleted_at.is_some() {
+        let mut going = (*stored).clone();
+        meta::set(&mut going, "deletionTimestamp", deleted_at);
+        registry.store.put(&key, going);
+    }
+    Ok(())
 }

@@ -7,7 +7,11 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::sim::controller::CLAIM_TEMPLATES;
+use crate::sim::controller::CONTENT_STAMP;
 use crate::sim::controller::node_address;
+use crate::sim::fault::PROVISION_FAILS;
+use crate::sim::fault::STOP_HANGS;
+use crate::sim::kinds;
 use crate::sim::kinds::API_SERVICES;
 use crate::sim::kinds::CLAIMS;
 use crate::sim::kinds::KUBEVIRTS;
@@ -17,14 +21,21 @@ use crate::sim::kinds::NODES;
 use crate::sim::kinds::PODS;
 use crate::sim::kinds::STORAGE_CLASSES;
 use crate::sim::kinds::VIRTUAL_MACHINES;
+use crate::sim::object::text;
 use crate::sim::stage::Stage;
 use crate::sim::strategy::Strategy;
+use crate::sim::world::Fault;
+use crate::sim::world::Founding;
 use crate::sim::world::Resource;
 use crate::sim::world::Write;
 use crate::time::Timestamp;
 
-/// How long the cluster has been running when it is first seen: enough for its VM to boot.
-const PAST: Duration = Duration::from_mins(1);
+/// How long the cluster has been running when it is first seen: half of it is enough for a VM to boot.
+const PAST: Duration = Duration::from_mins(2);
+/// Faults that were there before the cluster is first seen; all others begin with it.
+const OLD_FAULTS: [Fault; 2] = [PROVISION_FAILS, STOP_HANGS];
+/// What is on the demo's disk.
+const DEMO_CONTENT: &str = "opensuse-leap-15.6";
 /// The nodes, all of them control plane and workers.
 const NODE_NAMES: [&str; 3] = ["node-1", "node-2", "node-3"];
 /// The namespaces of the platform, besides those of every cluster.
@@ -70,13 +81,25 @@ pub(in crate::sim) const LEADERS: [(&str, &str); 4] = [
     ("harvester-system", "harvester-controllers"),
 ];
 
-/// The objects of the cluster at `now`, with their statuses, in the order of their creation.
-pub fn contents(now: Timestamp) -> Vec<Value> {
-    let mut stage = furnished(now - PAST);
+/// The objects of the cluster, with their statuses, in the order of their creation. The controllers have worked on all of
+/// them for a while, so VMs of fixtures run if their strategy says so.
+pub fn contents(founding: &Founding<'_>) -> Vec<Value> {
+    let mut stage = furnished(founding.now - PAST);
     stage.write(Write::Create(CLAIMS, claim("demo-disk")), "harvester");
     stage.write(Write::Create(VIRTUAL_MACHINES, vm("demo", Strategy::RerunOnFailure)), "harvester");
-    stage.run_for(PAST);
-    stage.into_objects()
+    stage.run_for(PAST / 2);
+    stage.faults = founding.faults.iter().copied().filter(|fault| OLD_FAULTS.contains(fault)).collect();
+    for object in founding.further {
+        if let Some(kind) = kinds::by_kind(text(object, "/apiVersion"), text(object, "/kind")) {
+            stage.found(kind.resource, object, "kubectl");
+        }
+    }
+    stage.run_for(PAST / 2);
+    let mut objects = stage.into_objects();
+    for volume in objects.iter_mut().filter(|object| text(object, "/spec/claimRef/name") == "demo-disk") {
+        volume["metadata"]["annotations"][CONTENT_STAMP] = DEMO_CONTENT.into();
+    }
+    objects
 }
 
 /// A stage with nodes and platform, just installed.
@@ -316,16 +339,19 @@ mod tests {
     use super::*;
     use crate::sim::object::is_true;
     use crate::sim::object::name;
-    use crate::sim::object::text;
     use crate::sim::object::uid;
 
     fn now() -> Timestamp {
         "2026-09-06T12:00:00Z".parse().expect("RFC 3339")
     }
 
+    fn cluster(further: &[Value], faults: &[Fault]) -> Vec<Value> {
+        contents(&Founding { now: now(), further, faults })
+    }
+
     #[test]
     fn a_new_cluster_is_well_and_its_vm_runs() {
-        let objects = contents(now());
+        let objects = cluster(&[], &[]);
         let of_kind = |kind: &'static str| objects.iter().filter(move |object| object["kind"] == kind);
         assert!(of_kind("Node").count() == 3 && of_kind("Node").all(|node| is_true(node, "Ready")));
         assert!(of_kind("Pod").all(|pod| is_true(pod, "Ready")), "every pod is ready");
@@ -348,6 +374,28 @@ mod tests {
 
     #[test]
     fn the_same_moment_gives_the_same_cluster() {
-        assert_eq!(contents(now()), contents(now()));
+        assert_eq!(cluster(&[], &[]), cluster(&[], &[]));
+    }
+
+    #[test]
+    fn vms_of_fixtures_have_a_past_too() {
+        let further = [claim("a-disk"), vm("a", Strategy::Always), vm("b", Strategy::Manual), node("node-3")];
+        let shown = |objects: &[Value]| -> Vec<String> {
+            let vms = objects.iter().filter(|object| object["kind"] == "VirtualMachine");
+            vms.map(|vm| format!("{} {}", name(vm), text(vm, "/status/printableStatus"))).collect()
+        };
+        assert_eq!(shown(&cluster(&further, &[])), ["demo Running", "a Running", "b Stopped"]);
+        // Most faults begin with the cluster, some were there before.
+        let faults = [crate::sim::fault::START_FAILS, PROVISION_FAILS];
+        let objects = cluster(&further, &faults);
+        assert_eq!(shown(&objects), ["demo Running", "a ErrorUnschedulable", "b Stopped"]);
+        assert_eq!(objects.iter().filter(|object| object["kind"] == "Node").count(), 3);
+    }
+
+    #[test]
+    fn an_object_that_the_webhooks_refuse_is_handed_on() {
+        let mut bad = vm("bad", Strategy::Halted);
+        bad["spec"]["runStrategy"] = "Stopped".into();
+        assert!(cluster(&[bad.clone()], &[]).contains(&bad));
     }
 }

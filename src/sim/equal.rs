@@ -53,7 +53,7 @@ pub const EXCEPTIONS: &[Exception] = &[
     Exception {
         kind: "VirtualMachine.kubevirt.io",
         field: "annotations.sim/",
-        because: "vm-restart: the fault foreign-start marks the VM so that it happens once",
+        because: "vm-restart: the faults foreign-start and the like mark the VM, so that they happen once",
     },
 ];
 
@@ -239,12 +239,13 @@ mod tests {
     use super::*;
     use crate::sim::contents;
     use crate::sim::controller::RUN_STRATEGY;
+    use crate::sim::world::Founding;
     use crate::time::Timestamp;
 
     /// A cluster with a running VM, and one that is off.
     fn cluster() -> Vec<Value> {
         let now: Timestamp = "2026-09-06T12:00:00Z".parse().expect("RFC 3339");
-        let mut objects = contents::contents(now);
+        let mut objects = contents::contents(&Founding { now, further: &[], faults: &[] });
         let mut off = contents::vm("off", Strategy::Halted);
         off["metadata"]["uid"] = "off".into();
         objects.push(off);
@@ -339,7 +340,7 @@ mod tests {
             ("disk.handle", |all| {
                 find(all, "PersistentVolume", "")["spec"]["csi"]["volumeHandle"] = "other".into();
             }),
-            ("disk.content was blank, is lost", |all| {
+            ("disk.content was opensuse-leap-15.6, is lost", |all| {
                 find(all, "PersistentVolume", "")["metadata"]["annotations"][CONTENT_STAMP] = "lost".into();
             }),
             ("disk.reclaim was Delete, is Retain", |all| {

@@ -14,7 +14,7 @@ pub const NODE_DOWN: Fault =
 /// Somebody starts a VM that is being stopped.
 pub const FOREIGN_START: Fault = Fault {
     name: "foreign-start",
-    about: "two seconds after a running VM is halted somebody else starts it",
+    about: "while the guest of a halted VM shuts down somebody else starts the VM",
 };
 /// Somebody starts a VM that has stopped.
 pub const FOREIGN_START_LATE: Fault = Fault {
@@ -27,7 +27,7 @@ pub const FOREIGN_STOP: Fault =
 /// Somebody deletes a VM that is being stopped.
 pub const FOREIGN_DELETE: Fault = Fault {
     name: "foreign-delete",
-    about: "two seconds after a running VM is halted somebody else deletes it",
+    about: "while the guest of a halted VM shuts down somebody else deletes the VM",
 };
 /// Somebody deletes a VM that is being started.
 pub const FOREIGN_DELETE_STARTED: Fault = Fault {

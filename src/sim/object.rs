@@ -162,6 +162,7 @@ impl Conditions {
         let since = place
             .map(|i| &self.list[i])
             .filter(|condition| text(condition, "/status") == status)
+            .filter(|condition| moment(condition, "/lastTransitionTime").is_some())
             .map_or_else(
                 || self.now.to_string(),
                 |condition| text(condition, "/lastTransitionTime").to_owned(),

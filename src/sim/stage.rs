@@ -49,6 +49,8 @@ pub(in crate::sim) struct Stage {
     planned: BTreeMap<Task, Timestamp>,
     due: BTreeSet<(Timestamp, Task)>,
     made: u64,
+    /// Objects that admission refuses: whoever takes the stage over has to say so.
+    refused: Vec<Value>,
 }
 
 /// The objects with the order in which they were made.
@@ -81,6 +83,7 @@ impl Stage {
             planned: BTreeMap::new(),
             due: BTreeSet::new(),
             made: 0,
+            refused: vec![],
         }
     }
 
@@ -88,7 +91,17 @@ impl Stage {
     pub(in crate::sim) fn into_objects(self) -> Vec<Value> {
         let mut objects: Vec<(u64, Arc<Value>)> = self.objects.0.into_values().collect();
         objects.sort_by_key(|(made, _)| *made);
-        objects.into_iter().map(|(_, object)| Arc::unwrap_or_clone(object)).collect()
+        objects.into_iter().map(|(_, object)| Arc::unwrap_or_clone(object)).chain(self.refused).collect()
+    }
+
+    /// Puts an object on the stage, in the place of one of the same name.
+    pub(in crate::sim) fn found(&mut self, resource: Resource, object: &Value, manager: &str) {
+        let key = key_of(resource, object);
+        self.remove(&key);
+        self.create(resource, object.clone(), manager);
+        if self.objects.get(&key).is_none() {
+            self.refused.push(object.clone());
+        }
     }
 
     /// Lets the controllers work for a while.

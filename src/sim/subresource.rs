@@ -7,7 +7,6 @@ use serde_json::json;
 
 use crate::sim::controller::launcher;
 use crate::sim::kinds::INSTANCES;
-use crate::sim::kinds::MIGRATIONS;
 use crate::sim::kinds::PODS;
 use crate::sim::kinds::VIRTUAL_MACHINES;
 use crate::sim::object::Conditions;
@@ -15,8 +14,6 @@ use crate::sim::object::condition;
 use crate::sim::object::is_true;
 use crate::sim::object::items;
 use crate::sim::object::key_of;
-use crate::sim::object::name;
-use crate::sim::object::namespace;
 use crate::sim::object::text;
 use crate::sim::object::uid;
 use crate::sim::strategy::Strategy;
@@ -45,7 +42,7 @@ struct Asked<'a> {
 }
 
 fn of_vm(call: &Call<'_>) -> Result<Vec<Write>, Refusal> {
-    if !["start", "stop", "restart", "migrate"].contains(&call.name) {
+    if !["start", "stop", "restart"].contains(&call.name) {
         return Err(no_such_path());
     }
     let vm = call.view.get(call.key).ok_or_else(|| not_found("virtualmachine", &call.key.name))?;
@@ -55,8 +52,7 @@ fn of_vm(call: &Call<'_>) -> Result<Vec<Write>, Refusal> {
     match call.name {
         "start" => asked.start(),
         "stop" => asked.stop(),
-        "restart" => asked.restart(),
-        _ => asked.migrate(),
+        _ => asked.restart(),
     }
 }
 
@@ -147,28 +143,6 @@ impl Asked<'_> {
             writes.push(Write::Delete(key_of(PODS, &pod)));
         }
         Ok(writes)
-    }
-
-    fn migrate(&self) -> Result<Vec<Write>, Refusal> {
-        let instance =
-            self.instance.ok_or_else(|| not_found("virtualmachineinstance", &self.call.key.name))?;
-        if self.phase() != "Running" {
-            return Err(self.conflict(NOT_RUNNING));
-        }
-        let mut spec = json!({ "vmiName": name(instance) });
-        if self.call.body["addedNodeSelector"].is_object() {
-            spec["addedNodeSelector"] = self.call.body["addedNodeSelector"].clone();
-        }
-        let migration = json!({
-            "apiVersion": "kubevirt.io/v1",
-            "kind": "VirtualMachineInstanceMigration",
-            "metadata": {
-                "name": format!("kubevirt-migrate-vm-{}", self.call.now.as_millis()),
-                "namespace": namespace(instance),
-            },
-            "spec": spec,
-        });
-        Ok(vec![Write::Create(MIGRATIONS, migration)])
     }
 
     fn stop_request(&self) -> Value {

@@ -203,6 +203,16 @@ pub struct Answer {
 /// The annotation in which a pod carries its log: nothing runs in it that could write one.
 pub const POD_LOG: &str = "rehearsal.example/log";
 
+/// What a new cluster is made of.
+pub struct Founding<'a> {
+    /// The time now.
+    pub now: Timestamp,
+    /// The objects of fixtures, each with a kind that the cluster serves and, if that has them, a namespace.
+    pub further: &'a [Value],
+    /// The faults that are switched on.
+    pub faults: &'a [Fault],
+}
+
 /// The platform that stands behind the API server: what is registered with it.
 #[derive(Clone)]
 pub struct Platform {
@@ -214,8 +224,9 @@ pub struct Platform {
     pub validate: fn(&Admission<'_>, &Value, Operation) -> Result<(), Refusal>,
     /// Serves the subresources of `subresources.kubevirt.io`.
     pub subresource: fn(&Call<'_>) -> Result<Answer, Refusal>,
-    /// The objects of a cluster that is not started empty, in the order of their creation. A `status` is kept.
-    pub contents: fn(Timestamp) -> Vec<Value>,
+    /// The objects of a cluster that is not started empty, the further ones included, in the order of their creation.
+    /// A `status` is kept.
+    pub contents: fn(&Founding<'_>) -> Vec<Value>,
     /// The faults that it knows.
     pub faults: &'static [Fault],
 }
@@ -231,7 +242,7 @@ impl Default for Platform {
                 let message = format!("the server has no subresource {}", call.name);
                 Err(Refusal { code: 404, reason: "NotFound", message })
             },
-            contents: |_| vec![],
+            contents: |founding| founding.further.to_vec(),
             faults: &[],
         }
     }

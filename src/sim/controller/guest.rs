@@ -1,6 +1,7 @@
 //! virt-handler: starts the guest on its node, watches it, and shuts it down.
 //!
-//! What a guest does by itself is ordered through the annotation `sim/guest` of its instance: `shutdown`, `crash`.
+//! What a guest does by itself is ordered through the annotation `sim/guest` of its instance: at once `shutdown` or
+//! `crash`, some seconds after its start `powers-off` or `io-error`.
 
 use std::time::Duration;
 
@@ -113,18 +114,24 @@ impl Guest<'_> {
             }
             return;
         }
-        let since = since_phase(self.instance, "Running").unwrap_or(turn.now());
-        if turn.fault(GUEST_POWERS_OFF) && turn.passed(since, MISHAP) {
-            return self.end(turn, "Succeeded", "The VirtualMachineInstance was shut down.");
+        let paused = condition(self.instance, "Paused").is_some();
+        match annotation(self.instance, GUEST) {
+            Some("powers-off") if self.has_run(turn, MISHAP) => {
+                self.end(turn, "Succeeded", "The VirtualMachineInstance was shut down.");
+            }
+            Some("io-error") if !paused && self.has_run(turn, MISHAP) => {
+                let mut conditions = Conditions::of(self.instance, turn.now());
+                let message = "VMI was paused, low-level IO error detected";
+                conditions.set("Paused", "True", "PausedIOError", message);
+                turn.status(self.key, self.instance, json!({ "conditions": conditions.into_value() }));
+            }
+            _ if !paused && self.has_run(turn, BOOT) => self.report_agent(turn),
+            _ => {}
         }
-        if turn.fault(IO_ERROR) && turn.passed(since, MISHAP) {
-            let mut conditions = Conditions::of(self.instance, turn.now());
-            conditions.set("Paused", "True", "PausedIOError", "VMI was paused, low-level IO error detected");
-            return turn.status(self.key, self.instance, json!({ "conditions": conditions.into_value() }));
-        }
-        if condition(self.instance, "Paused").is_none() && turn.passed(since, BOOT) {
-            self.report_agent(turn);
-        }
+    }
+
+    fn has_run(&self, turn: &mut Turn<'_>, duration: Duration) -> bool {
+        since_phase(self.instance, "Running").is_some_and(|since| turn.passed(since, duration))
     }
 
     /// The domain runs (domain.md §1.5).
@@ -151,6 +158,16 @@ impl Guest<'_> {
             self.instance,
             json!({ "conditions": conditions.into_value(), "volumeStatus": volumes }),
         );
+        // Only a guest that is started has a mishap: one that ran before the fault goes on.
+        for (fault, mishap) in [(GUEST_POWERS_OFF, "powers-off"), (IO_ERROR, "io-error")] {
+            if turn.fault(fault) {
+                turn.patch(
+                    self.key,
+                    self.instance,
+                    json!({ "metadata": { "annotations": { GUEST: mishap } } }),
+                );
+            }
+        }
         turn.event(self.key, "Normal", "Created", "VirtualMachineInstance defined.");
         turn.event(self.key, "Normal", "Started", "VirtualMachineInstance started.");
     }

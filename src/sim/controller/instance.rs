@@ -73,7 +73,8 @@ impl Controller for Instances {
         } else {
             advance(&mut turn, key, &facts);
         }
-        let hangs = turn.fault(GUEST_HANGS);
+        // A guest that was ready before the fault goes on.
+        let hangs = turn.fault(GUEST_HANGS) && !is_true(&instance, "Ready");
         let conditions = conditions(&facts, turn.now(), hangs);
         turn.status(key, &instance, json!({ "conditions": conditions }));
         turn.end()
@@ -229,6 +230,12 @@ fn conditions(facts: &Facts<'_>, now: Timestamp, guest_hangs: bool) -> Value {
         }
         Some(_) if guest_hangs || text(facts.instance, "/status/phase") != "Running" => {
             conditions.set("Ready", "False", "GuestNotRunning", "Guest VM is not reported as running");
+        }
+        // The pod has a readiness gate for this, so a paused guest gets no traffic.
+        Some(_) if is_true(facts.instance, "Paused") => {
+            let message = "the status of pod readiness gate \"kubevirt.io/virtual-machine-unpaused\" is not \"True\", \
+                           but False";
+            conditions.set("Ready", "False", "ReadinessGatesNotReady", message);
         }
         Some(pod) => match condition(pod, "Ready") {
             Some(_) => conditions.copy(facts.pod, "Ready"),

@@ -8,8 +8,6 @@ mod harvester;
 pub(in crate::sim) mod instance;
 mod kubelet;
 pub(in crate::sim) mod launcher;
-#[cfg(test)]
-mod mishaps;
 mod node;
 mod outage;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::sim::contents::LEADERS;
 use crate::sim::controller::instance::enter;
 use crate::sim::controller::turn::Turn;
 use crate::sim::controller::vm::is_final;
+use crate::sim::fault::CONTROLLERS_FROZEN;
 use crate::sim::fault::NODE_DOWN;
 use crate::sim::kinds::INSTANCES;
 use crate::sim::kinds::LEASES;
@@ -238,7 +239,10 @@ impl Controller for DownNodes {
                     conditions.set("Drained", "False", "", "");
                 }
             }
-            None if is_true(&node, "Ready") => conditions.remove("Drained"),
+            // Taints that somebody else has set stay.
+            None if is_true(&node, "Ready") && condition(&node, "Drained").is_some() => {
+                conditions.remove("Drained");
+            }
             _ => return turn.end(),
         }
         turn.status(key, &node, json!({ "conditions": conditions.into_value() }));
@@ -297,6 +301,9 @@ impl Controller for Leaders {
     fn reconcile(&self, context: &Context<'_>, key: &Key) -> Reconciled {
         let mut turn = Turn::new(context, "leader-election");
         let Some(lease) = context.view.get(key) else { return turn.end() };
+        if turn.fault(CONTROLLERS_FROZEN) && &*key.name == "virt-controller" {
+            return turn.end();
+        }
         let renewed = moment(&lease, "/spec/renewTime");
         if renewed.is_none_or(|at| turn.passed(at, HEARTBEAT)) {
             turn.patch(key, &lease, json!({ "spec": { "renewTime": turn.now().to_string() } }));

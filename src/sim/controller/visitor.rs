@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::sim::controller::RUN_STRATEGY;
 use crate::sim::controller::guest::shutdown_at;
 use crate::sim::controller::turn::Turn;
+use crate::sim::controller::vm::since_phase;
 use crate::sim::fault::FOREIGN_DELETE;
 use crate::sim::fault::FOREIGN_DELETE_STARTED;
 use crate::sim::fault::FOREIGN_START;
@@ -51,10 +52,13 @@ enum Deed {
     Delete,
 }
 
+/// Soon enough to be in the middle of a forced stop, too.
+const HASTE: Duration = Duration::from_millis(500);
+
 const VISITS: [Visit; 6] = [
-    Visit { fault: FOREIGN_START, since: stopping, after: Duration::from_secs(2), deed: Deed::Start },
+    Visit { fault: FOREIGN_START, since: stopping, after: HASTE, deed: Deed::Start },
     Visit { fault: FOREIGN_START_LATE, since: stopped, after: Duration::from_mins(1), deed: Deed::Start },
-    Visit { fault: FOREIGN_DELETE, since: stopping, after: Duration::from_secs(2), deed: Deed::Delete },
+    Visit { fault: FOREIGN_DELETE, since: stopping, after: HASTE, deed: Deed::Delete },
     Visit { fault: FOREIGN_STOP, since: starting, after: Duration::from_secs(1), deed: Deed::Halt },
     Visit {
         fault: FOREIGN_DELETE_STARTED,
@@ -85,7 +89,7 @@ fn starting(vm: &Value, instance: Option<&Value>) -> Option<Timestamp> {
     let early = ["", "Pending", "Scheduling", "Scheduled"];
     let instance =
         instance.filter(|instance| early.contains(&text(instance, "/status/phase")) && !halted(vm))?;
-    moment(instance, "/metadata/creationTimestamp")
+    since_phase(instance, "Pending")
 }
 
 /// A person at Harvester's page, or Harvester itself.

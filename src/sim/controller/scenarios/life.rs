@@ -1,14 +1,16 @@
-//! The platform as a whole, without a server: what becomes of VMs.
+//! What becomes of VMs when nothing is wrong.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use serde_json::json;
 
 use crate::sim::contents;
-use crate::sim::controller::guest::GUEST;
+use crate::sim::controller::RUN_STRATEGY;
 use crate::sim::controller::launcher;
+use crate::sim::controller::scenarios::Fate;
+use crate::sim::controller::scenarios::Scene;
+use crate::sim::controller::scenarios::fate;
+use crate::sim::controller::volume;
 use crate::sim::fault;
 use crate::sim::kinds::CLAIMS;
 use crate::sim::kinds::INSTANCES;
@@ -25,126 +27,9 @@ use crate::sim::object::key_of;
 use crate::sim::object::label;
 use crate::sim::object::text;
 use crate::sim::object::uid;
-use crate::sim::stage::Stage;
 use crate::sim::strategy::Strategy;
-use crate::sim::subresource;
-use crate::sim::world::Call;
-use crate::sim::world::Fault;
 use crate::sim::world::Key;
-use crate::sim::world::Resource;
 use crate::sim::world::Write;
-use crate::time::Timestamp;
-
-const SOON: Duration = Duration::from_mins(1);
-
-/// A furnished cluster with one VM called `a`.
-pub(super) struct Scene(pub(super) Stage);
-
-impl Scene {
-    pub(super) fn with(vm: Value, faults: &[Fault]) -> Self {
-        let now: Timestamp = "2026-09-06T12:00:00Z".parse().expect("RFC 3339");
-        let mut stage = contents::furnished(now);
-        stage.run_for(SOON);
-        stage.faults = faults.to_vec();
-        stage.write(Write::Create(CLAIMS, contents::claim("a-disk")), "test");
-        stage.write(Write::Create(VIRTUAL_MACHINES, vm), "test");
-        Self(stage)
-    }
-
-    fn new(strategy: Strategy) -> Self {
-        let mut scene = Self::with(contents::vm("a", strategy), &[]);
-        scene.wait(60);
-        scene
-    }
-
-    /// A scene whose VM runs, whatever its strategy.
-    fn running(strategy: Strategy) -> Self {
-        let mut scene = Self::new(strategy);
-        if scene.instance().is_none() {
-            scene.call("start", &json!({})).expect("can be started");
-            scene.wait(60);
-        }
-        assert_eq!(scene.phase(), "Running", "{strategy:?}");
-        scene
-    }
-
-    pub(super) fn wait(&mut self, seconds: u64) {
-        self.0.run_for(Duration::from_secs(seconds));
-    }
-
-    fn key(resource: Resource) -> Key {
-        Key::new(resource, "default", "a")
-    }
-
-    pub(super) fn vm(&self) -> Arc<Value> {
-        self.0.get(VIRTUAL_MACHINES, "default", "a").expect("the VM is there")
-    }
-
-    pub(super) fn instance(&self) -> Option<Arc<Value>> {
-        self.0.get(INSTANCES, "default", "a")
-    }
-
-    pub(super) fn phase(&self) -> String {
-        self.instance().map_or(String::new(), |instance| text(&instance, "/status/phase").to_owned())
-    }
-
-    pub(super) fn shown(&self) -> String {
-        text(&self.vm(), "/status/printableStatus").to_owned()
-    }
-
-    fn pod(&self) -> Option<Arc<Value>> {
-        launcher::pod_of(self.0.view(), &*self.instance()?)
-    }
-
-    fn call(&mut self, name: &str, body: &Value) -> Result<(), String> {
-        let instance_call = ["pause", "unpause"].contains(&name);
-        let key = Self::key(if instance_call { INSTANCES } else { VIRTUAL_MACHINES });
-        let faults = self.0.faults.clone();
-        let call = Call { view: self.0.view(), key: &key, name, body, now: self.0.now, faults: &faults };
-        let answer =
-            subresource::serve(&call).map_err(|refusal| format!("{} {}", refusal.code, refusal.message))?;
-        assert_eq!(answer.code, 202);
-        answer.writes.into_iter().for_each(|write| self.0.write(write, "virt-api"));
-        Ok(())
-    }
-
-    pub(super) fn patch(&mut self, patch: Value) {
-        self.0.write(Write::Patch(Self::key(VIRTUAL_MACHINES), patch), "test");
-    }
-
-    fn guest(&mut self, deed: &str) {
-        let patch = json!({ "metadata": { "annotations": { GUEST: deed } } });
-        self.0.write(Write::Patch(Self::key(INSTANCES), patch), "test");
-    }
-
-    fn happened(&self, reason: &str) -> usize {
-        self.0.events.iter().filter(|(_, happened, _)| happened == reason).count()
-    }
-}
-
-/// What became of the instance.
-#[derive(Debug, PartialEq, Eq)]
-enum Fate {
-    /// There is none.
-    Off,
-    /// The old one is there, with this phase.
-    Old(&'static str),
-    /// Another one runs.
-    New,
-}
-
-fn fate(scene: &Scene, old: &str) -> Fate {
-    match scene.instance() {
-        None => Fate::Off,
-        Some(instance) if uid(&instance) != old && text(&instance, "/status/phase") == "Running" => Fate::New,
-        Some(instance) => match text(&instance, "/status/phase") {
-            "Succeeded" => Fate::Old("Succeeded"),
-            "Failed" => Fate::Old("Failed"),
-            "Running" => Fate::Old("Running"),
-            other => panic!("unexpected phase {other}"),
-        },
-    }
-}
 
 #[test]
 fn creating_a_vm_starts_it_as_its_strategy_says() {
@@ -164,7 +49,7 @@ fn creating_a_vm_starts_it_as_its_strategy_says() {
         let ready = condition(&vm, "Ready").expect("has a Ready condition");
         assert_eq!(text(ready, "/reason") == "VMINotExists", !runs, "{strategy:?}");
         let noted = (strategy != Strategy::Halted).then_some(strategy.name());
-        assert_eq!(annotation(&vm, super::RUN_STRATEGY), noted, "the strategy is noted after the fact");
+        assert_eq!(annotation(&vm, RUN_STRATEGY), noted, "the strategy is noted after the fact");
     }
 }
 
@@ -247,7 +132,7 @@ fn a_halted_vm_starts_with_the_strategy_that_harvester_noted() {
     {
         let mut vm = contents::vm("a", Strategy::Halted);
         if let Some(noted) = noted {
-            vm["metadata"]["annotations"][super::RUN_STRATEGY] = noted.into();
+            vm["metadata"]["annotations"][RUN_STRATEGY] = noted.into();
         }
         let mut scene = Scene::with(vm, &[]);
         scene.wait(10);
@@ -299,12 +184,6 @@ fn a_verb_that_does_not_fit_is_refused_in_kubevirts_words() {
             "restart",
             json!({ "gracePeriodSeconds": 5 }),
             Err("400 For force restart, only gracePeriod=0 is supported for now".to_owned()),
-        ),
-        (
-            Strategy::Manual,
-            "migrate",
-            json!({}),
-            Err("404 virtualmachineinstance.kubevirt.io \"a\" not found".to_owned()),
         ),
         (
             Strategy::Manual,
@@ -412,7 +291,7 @@ fn a_forced_restart_does_not_wait_for_the_guest() {
 #[test]
 fn the_status_trails_the_spec_and_phases_follow_each_other() {
     let mut scene = Scene::new(Strategy::Halted);
-    scene.patch(json!({ "spec": { "runStrategy": "Manual" }, "metadata": { "annotations": { super::RUN_STRATEGY: "Manual" } } }));
+    scene.patch(json!({ "spec": { "runStrategy": "Manual" }, "metadata": { "annotations": { RUN_STRATEGY: "Manual" } } }));
     scene.0.run_for(Duration::from_millis(100));
     assert_eq!(scene.vm()["status"]["desiredGeneration"], 1, "the controller has not looked yet");
     scene.wait(1);
@@ -517,45 +396,6 @@ fn pods_go_only_where_they_fit() {
 }
 
 #[test]
-fn failing_starts_are_held_back_more_and_more_and_forgotten_after_a_good_one() {
-    let mut scene = Scene::with(contents::vm("a", Strategy::Always), &[fault::START_FAILS]);
-    scene.wait(30);
-    let failures = |scene: &Scene| scene.vm()["status"]["startFailure"]["consecutiveFailCount"].as_u64();
-    let mut counts = vec![];
-    let mut shown = vec![];
-    for _ in 0..200 {
-        scene.wait(1);
-        counts.push(failures(&scene));
-        shown.push(scene.shown());
-    }
-    counts.dedup();
-    assert!(counts.len() >= 3 && counts.len() <= 6, "{counts:?}");
-    assert!(shown.contains(&"CrashLoopBackOff".to_owned()));
-    scene.0.faults.clear();
-    scene.wait(310);
-    assert_eq!((scene.shown().as_str(), failures(&scene)), ("Running", None));
-}
-
-#[test]
-fn the_fault_of_1_7_4_shows_a_stopped_vm_as_waiting() {
-    let mut vm = contents::vm("a", Strategy::RerunOnFailure);
-    vm["metadata"]["annotations"] = json!({});
-    let mut scene = Scene::with(vm, &[]);
-    scene.wait(60);
-    scene.call("stop", &json!({})).expect("is accepted");
-    scene.wait(30);
-    assert_eq!(scene.shown(), "Stopped");
-    scene.0.faults = vec![fault::PROVISION_FAILS];
-    let mut orphan = contents::claim("a-disk");
-    orphan["metadata"]["name"] = "a-other".into();
-    scene.0.write(Write::Create(CLAIMS, orphan), "test");
-    let volume = json!([{ "name": "disk-0", "persistentVolumeClaim": { "claimName": "a-other" } }]);
-    scene.patch(json!({ "spec": { "template": { "spec": { "volumes": volume } } } }));
-    scene.wait(10);
-    assert_eq!((scene.shown().as_str(), scene.instance().is_none()), ("WaitingForVolumeBinding", true));
-}
-
-#[test]
 fn a_claim_is_bound_after_a_moment_protected_while_used_and_reclaimed() {
     let mut scene = Scene::running(Strategy::Manual);
     let disk = || Key::new(CLAIMS, "default", "a-disk");
@@ -563,7 +403,7 @@ fn a_claim_is_bound_after_a_moment_protected_while_used_and_reclaimed() {
     let volume = text(&claim, "/spec/volumeName").to_owned();
     let bound = scene.0.get(VOLUMES, "", &volume).expect("is there");
     assert_eq!(text(&bound, "/status/phase"), "Bound");
-    assert_eq!(annotation(&bound, super::volume::CONTENT_STAMP), Some(super::volume::BLANK));
+    assert_eq!(annotation(&bound, volume::CONTENT_STAMP), Some(volume::BLANK));
     scene.0.write(Write::Delete(disk()), "kubectl");
     assert!(scene.0.refusals[0].contains("currently attached to VMs: default/a"));
     // Without the VM nothing refuses, but the pod protects.
@@ -625,82 +465,6 @@ fn a_pod_that_is_removed_by_force_fails_its_instance() {
 }
 
 /// domain.md §4.4: 40 s to Unknown, 15 s to the drain taint, 180 s more to out-of-service.
-#[test]
-fn a_node_that_goes_down_gives_its_vms_back_after_a_while() {
-    let mut vm = contents::vm("a", Strategy::Always);
-    vm["spec"]["template"]["spec"]["nodeSelector"] = json!({ "kubernetes.io/hostname": "node-2" });
-    let mut scene = Scene::with(vm, &[]);
-    scene.wait(60);
-    scene.patch(json!({ "spec": { "template": { "spec": { "nodeSelector": null } } } }));
-    scene.wait(5);
-    let old = scene.instance().map(|instance| uid(&instance).to_owned()).expect("runs");
-    scene.0.faults = vec![fault::NODE_DOWN];
-    let node = |scene: &Scene| scene.0.get(NODES, "", "node-2").expect("is there");
-    let ready = |scene: &Scene| text(condition(&node(scene), "Ready").expect("has"), "/status").to_owned();
-    let taint =
-        |scene: &Scene, key: &str| items(&node(scene), "/spec/taints").iter().any(|t| text(t, "/key") == key);
-    scene.wait(25);
-    assert_eq!(ready(&scene), "True");
-    scene.wait(17);
-    assert_eq!(ready(&scene), "Unknown");
-    assert!(!taint(&scene, "kubevirt.io/drain"));
-    scene.wait(16);
-    assert!(taint(&scene, "kubevirt.io/drain") && !taint(&scene, "node.kubernetes.io/out-of-service"));
-    assert_eq!(condition(&node(&scene), "Drained").map(|drained| text(drained, "/status")), Some("False"));
-    assert_eq!(fate(&scene, &old), Fate::Old("Running"), "nobody knows what became of it");
-    assert_eq!(scene.vm()["status"]["ready"], false);
-    scene.wait(180);
-    assert!(taint(&scene, "node.kubernetes.io/out-of-service") && is_true(&node(&scene), "Drained"));
-    scene.wait(60);
-    assert_eq!(fate(&scene, &old), Fate::New);
-    assert_ne!(text(&scene.instance().expect("runs"), "/status/nodeName"), "node-2");
-    scene.0.faults.clear();
-    scene.wait(30);
-    assert_eq!(ready(&scene), "True");
-    assert!(items(&node(&scene), "/spec/taints").is_empty() && condition(&node(&scene), "Drained").is_none());
-}
-
-#[test]
-fn faults_stop_vms_where_they_say() {
-    for (faults, phase, shown, reason) in [
-        (&[fault::ATTACH_FAILS], "Scheduling", "Starting", "FailedAttachVolume"),
-        (&[fault::SLOW_START], "Scheduling", "Starting", "Scheduled"),
-        (&[fault::PROVISION_FAILS], "Scheduling", "ErrorUnschedulable", "ProvisioningFailed"),
-        (&[fault::IMAGE_PULL_FAILS], "Scheduling", "ImagePullBackOff", "Failed"),
-    ] {
-        let mut scene = Scene::with(contents::vm("a", Strategy::Always), faults);
-        scene.wait(100);
-        assert_eq!((scene.phase().as_str(), scene.shown().as_str()), (phase, shown), "{faults:?}");
-        assert!(scene.happened(reason) > 0, "{faults:?}");
-        scene.0.faults.clear();
-        scene.wait(200);
-        assert_eq!(scene.phase(), "Running", "{faults:?} and it goes on without the fault");
-    }
-    let mut scene = Scene::with(contents::vm("a", Strategy::Always), &[fault::STOP_HANGS]);
-    scene.wait(60);
-    scene.patch(json!({ "spec": { "runStrategy": "Halted" } }));
-    scene.wait(300);
-    assert_eq!(scene.phase(), "Succeeded");
-    assert_eq!(items(&scene.instance().expect("is held"), "/metadata/finalizers").len(), 1);
-}
-
-#[test]
-fn somebody_else_starts_the_vm_once() {
-    let mut scene = Scene::with(contents::vm("a", Strategy::RerunOnFailure), &[fault::FOREIGN_START]);
-    scene.wait(60);
-    let old = scene.instance().map(|instance| uid(&instance).to_owned()).expect("runs");
-    scene.patch(json!({ "spec": { "runStrategy": "Halted" } }));
-    scene.wait(1);
-    assert_eq!(text(&scene.vm(), "/spec/runStrategy"), "Halted");
-    scene.wait(4);
-    assert_eq!(text(&scene.vm(), "/spec/runStrategy"), "Always", "while the guest shuts down");
-    scene.wait(60);
-    assert_eq!(fate(&scene, &old), Fate::New);
-    scene.patch(json!({ "spec": { "runStrategy": "Halted" } }));
-    scene.wait(60);
-    assert!(scene.instance().is_none(), "the second time nobody interferes");
-}
-
 #[test]
 fn at_sixty_times_the_pace_everything_takes_a_sixtieth() {
     let mut scene = Scene::new(Strategy::Halted);
