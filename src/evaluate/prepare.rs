@@ -1,0 +1,241 @@
+//! What is to be known before an action starts (E2, 1 to 3).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::action::request::Request;
+use crate::definition::expr::Scope;
+use crate::definition::model::ActionKind;
+use crate::definition::model::Step;
+use crate::definition::model::Target;
+use crate::engine::command::Preparation;
+use crate::engine::command::Ready;
+use crate::engine::event::Facts;
+use crate::engine::event::ObjectVersion;
+use crate::engine::unit::UnitId;
+use crate::evaluate::Evaluator;
+use crate::evaluate::ReadPlan;
+use crate::evaluate::Reading;
+use crate::evaluate::Readings;
+use crate::evaluate::forward_of;
+use crate::evaluate::message;
+use crate::evaluate::request;
+use crate::evaluate::scope::Wanted;
+use crate::evaluate::scope::wanted_by;
+use crate::evaluate::scope::wanted_by_exprs;
+use crate::evaluate::target::wanted_by_target;
+use crate::evaluate::truth;
+use crate::evaluate::value;
+use crate::failure::Bilingual;
+use crate::failure::Failure;
+
+/// The report, and the request that its digest stands for.
+#[derive(Debug)]
+pub struct Prepared {
+    /// What the engine is told.
+    pub preparation: Preparation,
+    /// What the executor gets if the engine starts the attempt.
+    pub request: Option<Request>,
+}
+
+impl From<Preparation> for Prepared {
+    fn from(preparation: Preparation) -> Self {
+        Self { preparation, request: None }
+    }
+}
+
+impl Evaluator<'_> {
+    /// What has to be read before a unit can start; `None` if it is not to start at all (`when` is false).
+    pub fn reads_to_prepare(&self, unit: &UnitId) -> Result<Option<ReadPlan>, Failure> {
+        let step = self.step(&unit.block)?;
+        let target = self.target_of(unit, step);
+        let mut wanted = wanted_to_prepare(step);
+        let reads_object = target.is_some() && (needs_object(step.action.uses) || wanted.contains("object"));
+        let mut readings: Vec<Reading> = vec![];
+        if let Some(target) = target.filter(|_| reads_object) {
+            wanted.extend(wanted_by_target(target));
+            readings.push(Reading { name: "object".to_owned(), target: target.clone() });
+        }
+        for (name, target) in &step.reads {
+            wanted.extend(wanted_by_target(target));
+            readings.push(Reading { name: name.clone(), target: target.clone() });
+        }
+        let scope = self.unit_scope(step, unit, &Readings::default(), &BTreeMap::new(), wanted)?;
+        // A block with a `for_each` was asked when it was opened.
+        if let Some(when) = step.when.as_ref().filter(|_| unit.item.is_none()) {
+            if !truth(when, &scope, "when")? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(ReadPlan::new(scope, readings)))
+    }
+
+    /// What the engine is told about a unit that was read.
+    pub fn prepare(&self, unit: &UnitId, readings: &Readings) -> Prepared {
+        if let Some(failure) = &readings.unreadable {
+            return Preparation::Failed(failure.clone()).into();
+        }
+        self.try_prepare(unit, readings).unwrap_or_else(|failure| Preparation::Failed(failure).into())
+    }
+
+    fn try_prepare(&self, unit: &UnitId, readings: &Readings) -> Result<Prepared, Failure> {
+        let step = self.step(&unit.block)?;
+        let mut scope = self.unit_scope(step, unit, readings, &BTreeMap::new(), wanted_to_prepare(step))?;
+        let step_timeout = self.optional_duration(step.timeout.as_ref(), &scope, "timeout")?;
+        let first = self.unit_state(unit).is_none_or(|state| state.attempt == 0);
+        let facts = if first { Some(self.facts(step, unit, readings, &mut scope)?) } else { None };
+        let object = readings.values.get("object");
+        if let Some(check) = step.check.as_ref().filter(|_| first) {
+            match truth(check, &scope, "check") {
+                Ok(true) => {
+                    let facts = facts.unwrap_or_default();
+                    return Ok(Preparation::Unchanged { facts, step_timeout }.into());
+                }
+                Err(failure) if !object.is_some_and(|object| object.is_null()) => return Err(failure),
+                Ok(false) | Err(_) => {}
+            }
+        }
+        if object.is_some_and(|object| object.is_null()) && needs_existing(step.action.uses) {
+            return Err(self.missing_target(unit, step, &scope));
+        }
+        if let Some(unmet) = self.first_unmet(step, &scope)? {
+            let (message, wait) = unmet;
+            return Ok(Preparation::Unmet { message, wait, step_timeout }.into());
+        }
+        self.ready(unit, step, &scope, facts, step_timeout)
+    }
+
+    fn ready(
+        &self,
+        unit: &UnitId,
+        step: &Step,
+        scope: &Scope,
+        facts: Option<Facts>,
+        step_timeout: Option<std::time::Duration>,
+    ) -> Result<Prepared, Failure> {
+        let target = self.target_of(unit, step);
+        let object = scope.values.get("object").filter(|object| !object.is_null()).cloned();
+        let request = request::render(step, target, object.clone(), scope)?;
+        let attempt_timeout = match &step.attempt_timeout {
+            Some(template) => self.duration(template, scope, "attempt_timeout")?,
+            None => request::attempt_timeout_default(step.action.uses),
+        };
+        let retry_delays = (
+            self.duration(&step.retry.delay, scope, "retry.delay")?,
+            self.duration(&step.retry.max_delay, scope, "retry.max_delay")?,
+        );
+        let ready = Ready {
+            facts,
+            object: object.as_deref().and_then(version_of),
+            request: request::digest(&request),
+            attempt_timeout,
+            step_timeout,
+            retry_delays,
+            go: self.go(step, &request, scope)?,
+        };
+        Ok(Prepared { preparation: Preparation::Ready(Box::new(ready)), request: Some(request) })
+    }
+
+    /// Evaluates `capture.*` in turn, binds them, and keeps the target if an undo will need it.
+    fn facts(&self, step: &Step, unit: &UnitId, readings: &Readings, scope: &mut Scope) -> Result<Facts, Failure> {
+        let mut facts = Facts::default();
+        let mut captured = match scope.values.get("captured").map(AsRef::as_ref) {
+            Some(Value::Object(outer)) => outer.clone(),
+            _ => serde_json::Map::new(),
+        };
+        for (name, expr) in &step.captures {
+            let found = value(expr, scope, &format!("capture.{name}"))?;
+            captured.insert(name.clone(), found.as_ref().clone());
+            facts.captured.insert(name.clone(), self.values.keep(found)?);
+        }
+        scope.values.insert("captured".to_owned(), Arc::new(Value::Object(captured)));
+        if forward_of(unit) == *unit && keeps_before(step) {
+            if let Some(object) = readings.values.get("object") {
+                facts.before = Some(self.values.keep(object.clone())?);
+            }
+        }
+        Ok(facts)
+    }
+
+    /// The first precondition that does not hold, and how long it may be waited for.
+    fn first_unmet(
+        &self,
+        step: &Step,
+        scope: &Scope,
+    ) -> Result<Option<(Bilingual, Option<std::time::Duration>)>, Failure> {
+        for precondition in &step.preconditions {
+            let reason = match precondition.that.eval_bool(scope) {
+                Ok(true) => continue,
+                Ok(false) => format!("`{}` is false", precondition.that.source()),
+                Err(error) => format!("`{}`: {error}", precondition.that.source()),
+            };
+            let en = message(Some(&precondition.message), scope, &reason);
+            let zh = precondition.message_zh.as_ref().map(|zh| message(Some(zh), scope, &reason));
+            let wait = self.optional_duration(precondition.wait.as_ref(), scope, "wait")?;
+            return Ok(Some((Bilingual { en, zh }, wait)));
+        }
+        Ok(None)
+    }
+
+    /// The object that a step is about: a rollback entry inherits that of its step (L9).
+    pub(super) fn target_of<'s>(&'s self, unit: &UnitId, step: &'s Step) -> Option<&'s Target> {
+        let inherited = || self.plan.workflow.step(&unit.block.step).and_then(|step| step.target.as_ref());
+        step.target.as_ref().or_else(|| unit.block.undo.as_ref().and_then(|_| inherited()))
+    }
+
+    fn missing_target(&self, unit: &UnitId, step: &Step, scope: &Scope) -> Failure {
+        let target = self.target_of(unit, step).map(|target| crate::evaluate::target::object_ref(target, scope));
+        let what = match target {
+            Some(Ok(Some(object))) => object.describe(),
+            _ => "the target (its name has no value)".to_owned(),
+        };
+        Failure::permanent("WR0007", format!("{what} does not exist"))
+    }
+}
+
+/// All names that preparing a step may need.
+fn wanted_to_prepare(step: &Step) -> Wanted {
+    let exprs = step.when.iter().chain(step.captures.values()).chain(&step.check).chain(&step.action.that);
+    let mut wanted = wanted_by_exprs(exprs.chain(step.preconditions.iter().map(|condition| &condition.that)));
+    let messages = step.preconditions.iter().flat_map(|condition| {
+        std::iter::once(&condition.message).chain(&condition.message_zh).chain(&condition.wait)
+    });
+    let limits = step.timeout.iter().chain(&step.attempt_timeout).chain([&step.retry.delay, &step.retry.max_delay]);
+    wanted.extend(wanted_by(step.action.args.values().chain(messages).chain(limits)));
+    wanted
+}
+
+/// True for an action that writes to its target: uid and resourceVersion are read first.
+const fn needs_object(uses: ActionKind) -> bool {
+    needs_existing(uses)
+        || matches!(uses, ActionKind::K8sApply | ActionKind::K8sCreate | ActionKind::K8sDryRun)
+}
+
+/// True for an action that fails where its target does not exist.
+const fn needs_existing(uses: ActionKind) -> bool {
+    matches!(
+        uses,
+        ActionKind::K8sPatch | ActionKind::K8sDelete | ActionKind::K8sSubresource | ActionKind::K8sRestore
+    )
+}
+
+/// True if an undo will look at the target as it was.
+fn keeps_before(step: &Step) -> bool {
+    step.rollback.iter().any(|entry| {
+        entry.action.uses == ActionKind::K8sRestore || {
+            let mut wanted = wanted_to_prepare(entry);
+            if let Some(wait) = &entry.wait {
+                wanted.extend(wanted_by_exprs(wait.verdicts.iter().map(|verdict| &verdict.when)));
+            }
+            wanted.contains("before")
+        }
+    })
+}
+
+/// uid and resourceVersion of an object as read.
+pub(super) fn version_of(object: &Value) -> Option<ObjectVersion> {
+    let text = |key: &str| object.pointer(&format!("/metadata/{key}")).and_then(Value::as_str).map(Into::into);
+    Some(ObjectVersion { uid: text("uid")?, resource_version: text("resourceVersion")? })
+}

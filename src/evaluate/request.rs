@@ -1,0 +1,158 @@
+//! From an action as written to a request that can be sent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use sha2::Digest;
+use sha2::Sha256;
+
+use crate::action::request::ATTEMPT_TIMEOUT_DEFAULT;
+use crate::action::request::Request;
+use crate::definition::expr::Scope;
+use crate::definition::model::ActionKind;
+use crate::definition::model::Step;
+use crate::definition::model::Target;
+use crate::engine::ask::Approval;
+use crate::engine::command::Go;
+use crate::engine::event::AttemptEffect;
+use crate::engine::event::AttemptEnd;
+use crate::evaluate::Evaluator;
+use crate::evaluate::rendered;
+use crate::evaluate::target::object_ref;
+use crate::evaluate::truth;
+use crate::failure::Bilingual;
+use crate::failure::Failure;
+
+/// A child workflow has limits of its own; the attempt that waits for it must not end before them.
+const CHILD_TIMEOUT: Duration = Duration::from_hours(24 * 365);
+/// A process may run as long as a step lets it; a shorter limit is written where one is wanted.
+const PROCESS_TIMEOUT: Duration = Duration::from_hours(1);
+
+/// The limit of an attempt that sets none.
+pub(super) const fn attempt_timeout_default(uses: ActionKind) -> Duration {
+    match uses {
+        ActionKind::Workflow => CHILD_TIMEOUT,
+        ActionKind::Process => PROCESS_TIMEOUT,
+        _ => ATTEMPT_TIMEOUT_DEFAULT,
+    }
+}
+
+/// Renders everything that an executor needs.
+pub(super) fn render(
+    step: &Step,
+    target: Option<&Target>,
+    object: Option<Arc<Value>>,
+    scope: &Scope,
+) -> Result<Request, Failure> {
+    let mut args = serde_json::Map::new();
+    for (key, template) in &step.action.args {
+        if let Some(value) = rendered(template, scope, key)? {
+            args.insert(key.clone(), value);
+        }
+    }
+    let target = target.map(|target| object_ref(target, scope)).transpose()?.flatten();
+    Ok(Request { uses: step.action.uses, target, object, args: Value::Object(args) })
+}
+
+/// SHA-256 of what will be sent. The object as read is not part of it.
+pub(super) fn digest(request: &Request) -> Arc<str> {
+    let mut hash = Sha256::new();
+    hash.update(request.uses.to_string());
+    for part in [serde_json::to_vec(&request.target), serde_json::to_vec(&request.args)] {
+        hash.update(part.unwrap_or_default());
+    }
+    hex(&hash.finalize())
+}
+
+/// Lower case hexadecimal.
+pub(super) fn hex(bytes: &[u8]) -> Arc<str> {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        text.extend([byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16).unwrap_or('0')));
+        text
+    }).into()
+}
+
+impl Evaluator<'_> {
+    /// What starts with the attempt: most actions are for the executor, some are the engine's own.
+    pub(super) fn go(&self, step: &Step, request: &Request, scope: &Scope) -> Result<Go, Failure> {
+        let args = &request.args;
+        match step.action.uses {
+            ActionKind::K8sWait => Ok(Go::Done(unchanged())),
+            ActionKind::Assert => self.assert(step, args, scope),
+            ActionKind::Sleep => {
+                let text = args["duration"].as_str().unwrap_or_default();
+                let duration = crate::definition::duration::parse(text)
+                    .map_err(|error| Failure::permanent("WR0004", format!("`duration` is `{text}`: {error}")))?;
+                Ok(Go::Sleep(crate::time::shorten(duration, self.speed)))
+            }
+            ActionKind::Approval => self.approval(args),
+            ActionKind::Debt => Ok(Go::Debt {
+                what: bilingual(args, "what"),
+                objects: texts(&args["objects"]),
+                gone_when: args.get("gone_when").cloned().map(Arc::new),
+            }),
+            _ => Ok(Go::Act),
+        }
+    }
+
+    fn assert(&self, step: &Step, args: &Value, scope: &Scope) -> Result<Go, Failure> {
+        let Some(that) = &step.action.that else { return Ok(Go::Done(unchanged())) };
+        if truth(that, scope, "that")? {
+            return Ok(Go::Done(unchanged()));
+        }
+        let message = bilingual(args, "message");
+        let text = match message.en.is_empty() {
+            true => format!("`{}` is false", that.source()),
+            false => message.en,
+        };
+        let effect = AttemptEffect::Failed(Failure::permanent("WR0008", text));
+        Ok(Go::Done(AttemptEnd { effect, ..unchanged() }))
+    }
+
+    fn approval(&self, args: &Value) -> Result<Go, Failure> {
+        let subject = texts(&args["subject"]);
+        let declines = |key: &str| args[key].as_str() == Some("decline");
+        let approval = Approval {
+            binds: self.binds(&subject),
+            subject,
+            self_approve: args["self_approve"].as_bool().unwrap_or(false),
+            expiry_declines: declines("on_expire"),
+            rejection_declines: declines("on_reject"),
+        };
+        let expires = match args["expires"].as_str() {
+            None => None,
+            Some(text) => Some(
+                crate::definition::duration::parse(text)
+                    .map_err(|error| Failure::permanent("WR0004", format!("`expires` is `{text}`: {error}")))?,
+            ),
+        };
+        let expires = expires.map(|duration| crate::time::shorten(duration, self.speed));
+        Ok(Go::Ask { approval, message: bilingual(args, "message"), expires })
+    }
+
+    /// What an approval is bound to (E12): another workflow, other inputs or another subject void it.
+    pub fn binds(&self, subject: &[String]) -> String {
+        let mut hash = Sha256::new();
+        hash.update(self.run.created.digest.as_str());
+        hash.update(serde_json::to_vec(&self.run.created.inputs).unwrap_or_default());
+        hash.update(serde_json::to_vec(subject).unwrap_or_default());
+        hex(&hash.finalize()).to_string()
+    }
+}
+
+fn unchanged() -> AttemptEnd {
+    AttemptEnd { effect: AttemptEffect::Unchanged, object: None, result: None, changes: None }
+}
+
+/// `key` and `key_zh` of an action.
+fn bilingual(args: &Value, key: &str) -> Bilingual {
+    let text = |key: &str| args.get(key).and_then(Value::as_str).map(str::to_owned);
+    Bilingual { en: text(key).unwrap_or_default(), zh: text(&format!("{key}_zh")) }
+}
+
+/// A list of texts; another value becomes its JSON text.
+fn texts(value: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    value.as_array().into_iter().flatten().map(text).collect()
+}

@@ -1,0 +1,212 @@
+//! What the names in an expression stand for.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::definition::expr::Expr;
+use crate::definition::expr::Naming;
+use crate::definition::expr::Scope;
+use crate::definition::model::Step;
+use crate::definition::template::Template;
+use crate::engine::event::AttemptEffect;
+use crate::engine::event::Blob;
+use crate::engine::state::BlockState;
+use crate::engine::state::UnitState;
+use crate::engine::unit::Block;
+use crate::engine::unit::UnitId;
+use crate::evaluate::Evaluator;
+use crate::evaluate::Readings;
+use crate::evaluate::forward_of;
+use crate::failure::Failure;
+
+/// The names that something refers to. Only those are put into a scope: most steps need none of the large ones.
+pub(super) type Wanted = BTreeSet<String>;
+
+/// The names that templates refer to.
+pub(super) fn wanted_by<'t>(templates: impl IntoIterator<Item = &'t Template>) -> Wanted {
+    templates.into_iter().flat_map(Template::references).collect()
+}
+
+/// The names that expressions refer to.
+pub(super) fn wanted_by_exprs<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> Wanted {
+    exprs.into_iter().flat_map(|expr| expr.references().iter().cloned()).collect()
+}
+
+impl Evaluator<'_> {
+    /// The scope of something that belongs to the workflow, not to a step.
+    pub(super) fn workflow_scope(&self, wanted: Wanted) -> Result<Scope, Failure> {
+        let lets = &self.plan.workflow.lets;
+        let mut scope = self.empty_scope(lets.clone());
+        self.bind_run(&mut scope, &with_lets(wanted, lets))?;
+        Ok(scope)
+    }
+
+    /// The scope of a unit: `step` is its step or rollback entry, `own_lets` those of its wait.
+    pub(super) fn unit_scope(
+        &self,
+        step: &Step,
+        unit: &UnitId,
+        readings: &Readings,
+        own_lets: &BTreeMap<String, Expr>,
+        wanted: Wanted,
+    ) -> Result<Scope, Failure> {
+        let mut lets = self.plan.workflow.lets.clone();
+        lets.extend(step.lets.clone());
+        lets.extend(own_lets.clone());
+        let wanted = with_lets(wanted, &lets);
+        let mut scope = self.empty_scope(lets);
+        // Without an undo between the attempts each one needs an object of its own (E4).
+        let per_attempt = step.retry.wait && !step.retry.undo;
+        let attempt = self.unit_state(unit).map_or(1, |state| state.attempt + 1);
+        scope.naming = Some(Naming {
+            run: self.run.id.to_string(),
+            step: unit.block.to_string(),
+            item: unit.item.as_deref().map(str::to_owned),
+            attempt: per_attempt.then_some(attempt),
+        });
+        self.bind_run(&mut scope, &wanted)?;
+        self.bind_unit(&mut scope, unit, &wanted)?;
+        for (name, value) in &readings.values {
+            scope.values.insert(name.clone(), value.clone());
+        }
+        Ok(scope)
+    }
+
+    fn empty_scope(&self, lets: BTreeMap<String, Expr>) -> Scope {
+        Scope {
+            lets,
+            now: self.now,
+            speed: self.speed,
+            knowledge: Some(self.knowledge.clone()),
+            ..Scope::default()
+        }
+    }
+
+    fn bind_run(&self, scope: &mut Scope, wanted: &Wanted) -> Result<(), Failure> {
+        if wanted.contains("inputs") {
+            scope.values.insert("inputs".to_owned(), self.run.created.inputs.clone());
+        }
+        if wanted.contains("run") {
+            let run = json!({ "id": self.run.id.to_string(), "name": self.run.created.workflow.as_str() });
+            scope.values.insert("run".to_owned(), Arc::new(run));
+        }
+        if wanted.contains("steps") {
+            scope.values.insert("steps".to_owned(), Arc::new(self.steps()?));
+        }
+        if wanted.contains("failure") {
+            let failure = self.run.rollback.as_ref().and_then(|rollback| rollback.failure.as_ref());
+            scope.values.insert("failure".to_owned(), Arc::new(json!(failure)));
+        }
+        Ok(())
+    }
+
+    fn bind_unit(&self, scope: &mut Scope, unit: &UnitId, wanted: &Wanted) -> Result<(), Failure> {
+        let forward = forward_of(unit);
+        for unit in [&forward, unit] {
+            if let Some(value) = wanted.contains("item").then(|| self.item(unit)).flatten() {
+                scope.values.insert("item".to_owned(), value);
+            }
+        }
+        if wanted.contains("captured") {
+            let mut captured = self.captured(&forward)?;
+            if unit.block.undo.is_some() {
+                captured.extend(self.captured(unit)?);
+            }
+            scope.values.insert("captured".to_owned(), Arc::new(Value::Object(captured)));
+        }
+        let Some(state) = self.unit_state(&forward) else { return Ok(()) };
+        if let Some(before) = state.facts.before.as_ref().filter(|_| wanted.contains("before")) {
+            scope.values.insert("before".to_owned(), self.values.load(before)?);
+        }
+        if wanted.contains("changed") {
+            let changed = state.end.as_ref().is_some_and(|end| end.effect == AttemptEffect::Changed);
+            scope.values.insert("changed".to_owned(), Arc::new(Value::Bool(changed)));
+        }
+        let own = self.unit_state(unit).and_then(|state| state.end.as_ref());
+        if let Some(result) = own.or(state.end.as_ref()).and_then(|end| end.result.as_ref()) {
+            if wanted.contains("result") {
+                scope.values.insert("result".to_owned(), self.values.load(result)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The state of a unit that has begun.
+    pub(super) fn unit_state(&self, unit: &UnitId) -> Option<&UnitState> {
+        let key = unit.item.as_deref().unwrap_or_default();
+        self.run.blocks.get(&unit.block)?.units.get(key)
+    }
+
+    fn item(&self, unit: &UnitId) -> Option<Arc<Value>> {
+        let key = unit.item.as_ref()?;
+        let items = self.run.blocks.get(&unit.block)?.items.as_ref()?;
+        items.iter().find(|item| item.key == *key).map(|item| item.value.clone())
+    }
+
+    fn captured(&self, unit: &UnitId) -> Result<serde_json::Map<String, Value>, Failure> {
+        match self.unit_state(unit) {
+            Some(state) => self.captures_of(state),
+            None => Ok(serde_json::Map::new()),
+        }
+    }
+
+    fn captures_of(&self, state: &UnitState) -> Result<serde_json::Map<String, Value>, Failure> {
+        let load = |(name, blob): (&String, &Blob)| Ok((name.clone(), self.values.load(blob)?.as_ref().clone()));
+        state.facts.captured.iter().map(load).collect()
+    }
+
+    /// The variable `steps`.
+    fn steps(&self) -> Result<Value, Failure> {
+        let all = self.plan.workflow.steps.iter().chain(&self.plan.workflow.finally);
+        let mut steps = serde_json::Map::new();
+        for step in all {
+            let block = self.run.blocks.get(&Block::forward(step.name.clone()));
+            let view = block.map_or_else(|| Ok(json!({ "state": "Pending" })), |block| self.step_view(block))?;
+            steps.insert(step.name.to_string(), view);
+        }
+        Ok(Value::Object(steps))
+    }
+
+    fn step_view(&self, block: &BlockState) -> Result<Value, Failure> {
+        if block.skipped.is_some() {
+            return Ok(json!({ "state": "Skipped", "changed": false, "outputs": {}, "items": {} }));
+        }
+        let mut items = serde_json::Map::new();
+        for (key, unit) in &block.units {
+            let view = json!({
+                "state": unit.word(),
+                "captured": self.captures_of(unit)?,
+                "outputs": unit.outputs.as_deref().unwrap_or(&Value::Null),
+            });
+            items.insert(key.to_string(), view);
+        }
+        let changed = |unit: &UnitState| unit.end.as_ref().is_some_and(|end| end.effect == AttemptEffect::Changed);
+        let verdicts = block.units.values().filter_map(|unit| unit.verdict.as_ref());
+        let worst = verdicts.max_by_key(|verdict| verdict.severity);
+        let outputs = block.units.get("").and_then(|unit| unit.outputs.as_deref());
+        Ok(json!({
+            "state": block.word(),
+            "changed": block.units.values().any(changed),
+            "verdict": worst.map(|verdict| verdict.name.as_str()),
+            "outputs": outputs.unwrap_or(&Value::Null),
+            "items": items,
+        }))
+    }
+}
+
+/// `wanted` with all that the named expressions in it refer to.
+fn with_lets(mut wanted: Wanted, lets: &BTreeMap<String, Expr>) -> Wanted {
+    let mut open: Vec<String> = wanted.iter().cloned().collect();
+    while let Some(name) = open.pop() {
+        for reference in lets.get(&name).into_iter().flat_map(|expr| expr.references()) {
+            if wanted.insert(reference.clone()) {
+                open.push(reference.clone());
+            }
+        }
+    }
+    wanted
+}

@@ -1,0 +1,369 @@
+//! All runs of a process: which are live, which are parked, who holds which lock.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::MutexGuard;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
+use tokio::sync::mpsc;
+use tokio::sync::oneshot;
+
+use crate::action::Executor;
+use crate::action::secret::Sealer;
+use crate::definition::Library;
+use crate::definition::knowledge::Knowledge;
+use crate::engine::Command;
+use crate::engine::Event;
+use crate::engine::RunState;
+use crate::engine::locks::LockTable;
+use crate::evaluate::Evaluator;
+use crate::id::RunId;
+use crate::id::Seq;
+use crate::journal::Store;
+use crate::journal::store;
+use crate::journal::store::Append;
+use crate::journal::store::Summary;
+use crate::plan::Plan;
+use crate::plan::WorkflowDigest;
+use crate::runner::Error;
+use crate::runner::run_task::Message;
+use crate::runner::run_task::RunTask;
+use crate::runner::timers::Timers;
+use crate::runner::updates::Updates;
+use crate::runner::values::SideFiles;
+use crate::time::SharedClock;
+use crate::time::Timestamp;
+
+/// The name of the store's setting that stops the starting of anything new.
+const PAUSED: &str = "paused";
+
+/// What a host needs. The concrete store, executor and clock are chosen by whoever wires the process.
+pub struct Parts {
+    /// Where runs are recorded.
+    pub store: Arc<dyn Store>,
+    /// What carries out actions.
+    pub executor: Arc<Executor>,
+    /// Where the time comes from.
+    pub clock: SharedClock,
+    /// The workflows that can be started.
+    pub library: Arc<Library>,
+    /// Seals secrets in side files.
+    pub sealer: Arc<Sealer>,
+}
+
+/// What all runs share.
+pub(super) struct Shared {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) executor: Arc<Executor>,
+    pub(super) clock: SharedClock,
+    pub(super) library: Arc<Library>,
+    knowledge: Arc<Knowledge>,
+    sealer: Arc<Sealer>,
+    plans: Mutex<BTreeMap<WorkflowDigest, Arc<Plan>>>,
+    pub(super) locks: Mutex<LockTable>,
+    live: Mutex<BTreeMap<RunId, mpsc::UnboundedSender<Message>>>,
+    timers: Timers,
+    pub(super) updates: Updates,
+    pub(super) paused: AtomicBool,
+    /// Runs that stand still because this process talks to another cluster: expected and found.
+    foreign: Mutex<BTreeMap<RunId, (Arc<str>, Arc<str>)>>,
+}
+
+/// The runs of a process. Cheap to clone.
+#[derive(Clone)]
+pub struct Host {
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What is told to whoever watches a run.
+#[derive(Debug, Clone)]
+pub struct Update {
+    /// The run.
+    pub run: RunId,
+    /// Position of the last of the events.
+    pub seq: Seq,
+    /// When they happened.
+    pub at: Timestamp,
+    /// What happened.
+    pub events: Arc<[Event]>,
+}
+
+/// Takes a lock that protects data which is whole after every operation, panic or not.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Host {
+    /// Takes over the runs of the store: those that have something to do go on, parked ones are armed.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn open(parts: Parts) -> Result<Self, store::Error> {
+        let paused = parts.store.setting(PAUSED)?.is_some_and(|value| value == true);
+        let shared = Arc::new(Shared {
+            knowledge: parts.library.knowledge(),
+            store: parts.store,
+            executor: parts.executor,
+            clock: parts.clock,
+            library: parts.library,
+            sealer: parts.sealer,
+            plans: Mutex::default(),
+            locks: Mutex::default(),
+            live: Mutex::default(),
+            timers: Timers::default(),
+            updates: Updates::default(),
+            paused: AtomicBool::new(paused),
+            foreign: Mutex::default(),
+        });
+        let host = Self { shared };
+        let open = host.shared.store.open_runs()?;
+        *lock(&host.shared.locks) = LockTable::rebuild(&open);
+        for summary in open {
+            host.adopt(&summary);
+        }
+        tokio::spawn(wake_parked(host.shared.clone()));
+        Ok(host)
+    }
+
+    /// Goes on with a run of an earlier process.
+    fn adopt(&self, summary: &Summary) {
+        match summary.due {
+            // Nothing to do before that moment: its journal need not even be read.
+            Some(due) => self.shared.timers.set(summary.run, due),
+            None => self.shared.deliver(summary.run, Message::Due),
+        }
+    }
+
+    /// Gives a command to a run and waits until what follows from it is durable.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn command(&self, run: RunId, command: Command) -> Result<(), Error> {
+        if self.shared.store.summary(run)?.is_none() {
+            return Err(Error::UnknownRun(run));
+        }
+        let (reply, answer) = oneshot::channel();
+        self.shared.deliver(run, Message::Request(command, reply));
+        answer.await.unwrap_or_else(|_| Err(store::Error::Unusable("the run stopped before it answered".to_owned()).into()))
+    }
+
+    /// The state of a run, from its journal.
+    ///
+    /// # Errors
+    /// An unknown run, or a damaged journal.
+    pub fn load(&self, run: RunId) -> Result<(Arc<Plan>, RunState), Error> {
+        self.shared.load(run)
+    }
+
+    /// Runs that stand still because this process talks to another cluster.
+    pub fn foreign(&self, run: RunId) -> Option<Error> {
+        let foreign = lock(&self.shared.foreign);
+        let (expected, found) = foreign.get(&run)?.clone();
+        Some(Error::WrongCluster { run, expected, found })
+    }
+
+    /// What happens to a run from now on.
+    pub fn watch(&self, run: RunId) -> mpsc::Receiver<Update> {
+        self.shared.updates.subscribe(run)
+    }
+
+    /// Stops, or allows again, the starting of anything new, durably.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
+    pub async fn pause_all(&self, paused: bool) -> Result<(), store::Error> {
+        self.shared.store.put_setting(PAUSED, paused.then(|| true.into())).await?;
+        self.shared.paused.store(paused, Ordering::Release);
+        Ok(())
+    }
+
+    /// Evaluates for a run, now.
+    pub fn evaluate<T>(&self, plan: &Plan, run: &RunState, with: impl FnOnce(Evaluator<'_>) -> T) -> T {
+        let values = self.shared.values();
+        with(Evaluator {
+            plan,
+            run,
+            values: &values,
+            knowledge: &self.shared.knowledge,
+            now: self.shared.clock.now(),
+            speed: self.shared.clock.speed(),
+        })
+    }
+}
+
+/// Wakes parked runs as they become due.
+async fn wake_parked(shared: Arc<Shared>) {
+    loop {
+        for run in shared.timers.next_due(&shared.clock).await {
+            shared.deliver(run, Message::Due);
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn values(&self) -> SideFiles {
+        SideFiles { store: self.store.clone(), sealer: self.sealer.clone() }
+    }
+
+    pub(super) fn knowledge(&self) -> &Arc<Knowledge> {
+        &self.knowledge
+    }
+
+    /// Gives a message to a run; a parked one is brought back from its journal.
+    pub(super) fn deliver(self: &Arc<Self>, run: RunId, message: Message) {
+        let mut live = lock(&self.live);
+        let undelivered = match live.get(&run) {
+            Some(inbox) => inbox.send(message).err().map(|error| error.0),
+            None => Some(message),
+        };
+        if let Some(message) = undelivered {
+            let (inbox, channel) = mpsc::unbounded_channel();
+            // The receiver is at hand: this cannot fail.
+            drop(inbox.send(message));
+            live.insert(run, inbox.clone());
+            tokio::spawn(self.clone().revive(run, (inbox, channel)));
+        }
+    }
+
+    /// Puts a new run, whose first events are decided but not durable, into the hands of an actor.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        plan: Arc<Plan>,
+        run: RunState,
+        events: Vec<Event>,
+        reply: oneshot::Sender<Result<(), Error>>,
+    ) {
+        let (inbox, channel) = mpsc::unbounded_channel();
+        lock(&self.live).insert(run.id, inbox.clone());
+        let mut task = RunTask::new(self.clone(), plan, run, (inbox, channel), events);
+        task.tell(reply);
+        tokio::spawn(task.run());
+    }
+
+    async fn revive(
+        self: Arc<Self>,
+        run: RunId,
+        mut channel: (mpsc::UnboundedSender<Message>, mpsc::UnboundedReceiver<Message>),
+    ) {
+        match self.load(run) {
+            Ok((_, state)) if state.finished.is_some() => {
+                self.forget(run);
+                self.refuse_all(&mut channel.1, || Error::Rejected(crate::engine::decide::finished(&state)));
+            }
+            Ok((plan, state)) => {
+                let mut task = RunTask::new(self, plan, state, channel, vec![]);
+                task.recover();
+                task.run().await;
+            }
+            Err(error) => {
+                tracing::error!(%run, %error, "the run cannot go on");
+                self.forget(run);
+                self.refuse_all(&mut channel.1, || error.clone());
+            }
+        }
+    }
+
+    fn refuse_all(&self, inbox: &mut mpsc::UnboundedReceiver<Message>, error: impl Fn() -> Error) {
+        inbox.close();
+        while let Ok(message) = inbox.try_recv() {
+            if let Message::Request(_, reply) = message {
+                drop(reply.send(Err(error())));
+            }
+        }
+    }
+
+    /// Replays a run's journal.
+    pub(super) fn load(&self, run: RunId) -> Result<(Arc<Plan>, RunState), Error> {
+        let records = self.store.read(run)?;
+        let state = RunState::replay(run, &records.iter().map(|r| (r.seq, r.at, &r.event)).collect::<Vec<_>>())
+            .map_err(|what| store::Error::Damaged { run, after: Seq(0), what: what.to_string(), good: vec![] })?;
+        let state = state.ok_or(Error::UnknownRun(run))?;
+        Ok((self.plan(&state.created.digest)?, state))
+    }
+
+    /// The plan that a run is pinned to (E10): from memory, else from the definition in the store.
+    pub(super) fn plan(&self, digest: &WorkflowDigest) -> Result<Arc<Plan>, Error> {
+        if let Some(plan) = lock(&self.plans).get(digest) {
+            return Ok(plan.clone());
+        }
+        let definition = self.store.definition(digest)?;
+        let missing = || store::Error::Unusable(format!("the definition {digest} is not in the store"));
+        let plan = crate::plan::from_normalised(&definition.ok_or_else(missing)?).map_err(|diagnostics| {
+            let first = diagnostics.first().map_or_else(String::new, |diagnostic| diagnostic.message.clone());
+            store::Error::Unusable(format!("the definition {digest} is not understood by this version: {first}"))
+        })?;
+        lock(&self.plans).insert(digest.clone(), plan.clone());
+        Ok(plan)
+    }
+
+    /// Remembers a plan whose definition is in the store; false if it was known already.
+    pub(super) fn remember_plan(&self, plan: &Arc<Plan>) -> bool {
+        lock(&self.plans).insert(plan.digest.clone(), plan.clone()).is_none()
+    }
+
+    /// Makes events durable. While the disk is full it waits for room: what was decided must not be lost.
+    pub(super) async fn append(&self, append: Append) -> Result<Seq, store::Error> {
+        loop {
+            match self.store.append(append.clone()).await {
+                Err(store::Error::Full) => {
+                    tracing::warn!(run = %append.run, "the disk is full; waiting for room");
+                    self.clock.sleep(FULL_BEAT).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    pub(super) fn publish(&self, run: &RunState, events: Vec<Event>) {
+        self.updates.publish(run.id, || Update {
+            run: run.id,
+            seq: run.seq,
+            at: self.clock.now(),
+            events: events.into(),
+        });
+    }
+
+    /// Frees what a finished run held, and lets those go on that waited for it.
+    pub(super) fn finish(self: &Arc<Self>, run: &RunState) {
+        self.forget(run.id);
+        let granted = lock(&self.locks).release(run.id);
+        for next in granted {
+            let (reply, _) = oneshot::channel();
+            self.deliver(next, Message::Request(Command::GrantLocks, reply));
+        }
+    }
+
+    /// Ends the actor of a run that has nothing to do, unless a message came in the meantime. True if it may end.
+    pub(super) fn park(
+        &self,
+        run: RunId,
+        due: Option<Timestamp>,
+        inbox: &mut mpsc::UnboundedReceiver<Message>,
+    ) -> bool {
+        let mut live = lock(&self.live);
+        // Messages are sent under the same lock: none can slip in between.
+        if !inbox.is_empty() {
+            return false;
+        }
+        live.remove(&run);
+        drop(live);
+        if let Some(due) = due {
+            self.timers.set(run, due);
+        }
+        true
+    }
+
+    pub(super) fn forget(&self, run: RunId) {
+        lock(&self.live).remove(&run);
+    }
+
+    pub(super) fn set_foreign(&self, run: RunId, expected: Arc<str>, found: Arc<str>) {
+        lock(&self.foreign).insert(run, (expected, found));
+    }
+}
+
+/// How often a full disk is tried again.
+const FULL_BEAT: std::time::Duration = std::time::Duration::from_secs(1);

@@ -1,0 +1,132 @@
+//! Reading the world for a unit, once or again and again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::Notify;
+
+use crate::action::Executor;
+use crate::action::evidence::Baseline;
+use crate::action::k8s::watch::Subscription;
+use crate::action::request::ObjectRef;
+use crate::evaluate::ReadPlan;
+use crate::evaluate::Readings;
+use crate::failure::Failure;
+use crate::time::SharedClock;
+use crate::time::Timestamp;
+
+/// A watch may be silent: everything is read again at this beat (C5).
+const BEAT: Duration = Duration::from_secs(15);
+/// Changes that come closer together than this are read once.
+const GAP_MIN: Duration = Duration::from_millis(200);
+/// Events and container messages are looked at so often at most: they cost several requests.
+const EVIDENCE_EVERY: Duration = Duration::from_secs(5);
+
+/// Reads what a [`ReadPlan`] says. Watches what it has read, so that it can say when to read again.
+pub(super) struct Observer {
+    executor: Arc<Executor>,
+    clock: SharedClock,
+    plan: ReadPlan,
+    subscriptions: BTreeMap<ObjectRef, Subscription>,
+    changed: Arc<Notify>,
+    baseline: Option<Baseline>,
+    evidence_at: Option<Timestamp>,
+    keeps_managed_fields: bool,
+}
+
+impl Observer {
+    /// Reads once, or with [`Observer::changed`] as often as something changes.
+    pub(super) fn new(executor: Arc<Executor>, clock: SharedClock, plan: ReadPlan) -> Self {
+        Self {
+            executor,
+            clock,
+            plan,
+            subscriptions: BTreeMap::new(),
+            changed: Arc::new(Notify::new()),
+            baseline: None,
+            evidence_at: None,
+            keeps_managed_fields: false,
+        }
+    }
+
+    /// Keeps `metadata.managedFields`, to tell who wrote.
+    pub(super) fn with_managed_fields(mut self) -> Self {
+        self.keeps_managed_fields = true;
+        self
+    }
+
+    /// Reads everything live, once.
+    pub(super) async fn read(&mut self) -> Readings {
+        let mut readings = Readings::default();
+        for reading in self.plan.readings().to_vec() {
+            let outcome = match self.plan.locate(&reading, &readings) {
+                Ok(None) => Ok(Value::Null),
+                Ok(Some(object)) => self.executor.read(&object, self.keeps_managed_fields).await,
+                Err(failure) => Err(failure),
+            };
+            let bound = outcome.and_then(|value| crate::evaluate::bind(&mut readings, &reading, value));
+            if let Err(failure) = bound {
+                readings.unreadable = Some(failure);
+                break;
+            }
+        }
+        readings
+    }
+
+    /// The same, with watches on everything that is read and with evidence of known failures.
+    pub(super) async fn watch(&mut self) -> Readings {
+        // Subscribed before the read: a change between the two is not missed.
+        self.subscribe(&Readings::default());
+        let mut readings = self.read().await;
+        self.subscribe(&readings);
+        let now = self.clock.now();
+        if self.evidence_at.is_none_or(|at| now >= at + crate::time::shorten(EVIDENCE_EVERY, self.clock.speed())) {
+            self.evidence_at = Some(now);
+            readings.evidence = self.evidence(&readings).await;
+        }
+        readings
+    }
+
+    fn subscribe(&mut self, readings: &Readings) {
+        for reading in self.plan.readings() {
+            let Ok(Some(object)) = self.plan.locate(reading, readings) else { continue };
+            if !self.subscriptions.contains_key(&object) {
+                let subscription = self.executor.subscribe(&object, self.changed.clone());
+                self.subscriptions.insert(object, subscription);
+            }
+        }
+    }
+
+    async fn evidence(&mut self, readings: &Readings) -> Vec<String> {
+        let objects: Vec<&Value> = readings
+            .values
+            .values()
+            .flat_map(|value| match value.as_ref() {
+                Value::Array(list) => list.iter().collect(),
+                one => vec![one],
+            })
+            .filter(|object| object.is_object())
+            .collect();
+        let baseline = self.baseline.get_or_insert_default();
+        // Evidence only explains: a cluster that does not give it fails nothing.
+        self.executor.evidence(&objects, baseline).await.unwrap_or_default()
+    }
+
+    /// Waits until it is worth reading again: something changed, `poke`, or the beat.
+    pub(super) async fn changed(&self, poke: &Notify) {
+        let speed = self.clock.speed();
+        self.clock.sleep(GAP_MIN).await;
+        tokio::select! {
+            () = self.changed.notified() => {}
+            () = poke.notified() => {}
+            () = self.clock.sleep_until(self.clock.now() + crate::time::shorten(BEAT, speed)) => {}
+        }
+    }
+}
+
+/// True for a failure to read that may pass.
+pub(super) fn may_pass(failure: &Failure) -> bool {
+    failure.class != crate::failure::FailureClass::Permanent
+}

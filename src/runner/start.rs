@@ -1,0 +1,146 @@
+//! How a run begins.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::engine;
+use crate::engine::Command;
+use crate::engine::Event;
+use crate::engine::RunState;
+use crate::engine::event::Actor;
+use crate::engine::event::Created;
+use crate::engine::event::Inherited;
+use crate::engine::event::Trigger;
+use crate::failure::Failure;
+use crate::id::RunId;
+use crate::plan::Plan;
+use crate::runner::Error;
+use crate::runner::Host;
+use crate::runner::host::lock;
+use crate::time::Timestamp;
+
+/// A run that somebody wants.
+#[derive(Debug, Clone)]
+pub struct Start {
+    /// Its plan.
+    pub plan: Arc<Plan>,
+    /// All inputs, checked and complete.
+    pub inputs: Value,
+    /// Why.
+    pub trigger: Trigger,
+    /// Who.
+    pub by: Actor,
+    /// Starting twice with the same key gives the same run.
+    pub key: Option<Arc<str>>,
+    /// What is taken over from an earlier run (E11).
+    pub inherited: Option<Box<Inherited>>,
+    /// The run's id; random if none.
+    pub id: Option<RunId>,
+}
+
+impl Host {
+    /// Starts a run; on return its first event is durable. With a key that was used before, that run is returned.
+    ///
+    /// # Errors
+    /// Paused, locks held with `lock_wait = "0s"`, expressions that cannot be evaluated, a cluster that does not
+    /// answer, a store that cannot be written.
+    pub async fn start(&self, start: Start) -> Result<RunId, Error> {
+        let shared = &self.shared;
+        if let Some(known) = start.key.as_deref().map(|key| shared.store.run_of_key(key)).transpose()?.flatten() {
+            return Ok(known);
+        }
+        if let Some(id) = start.id {
+            if shared.store.summary(id)?.is_some() {
+                return Ok(id);
+            }
+        }
+        let is_child = matches!(start.trigger, Trigger::Parent { .. });
+        if shared.paused.load(Ordering::Acquire) && !is_child {
+            let text = "nothing new is started: `windrow pause --all` is in force; `windrow unpause --all` ends it";
+            return Err(Error::Refused(Failure::retryable("WR0030", text)));
+        }
+        if shared.remember_plan(&start.plan) {
+            let definition = start.plan.normalised();
+            shared.store.put_definition(&start.plan.digest, &definition).await?;
+        }
+        let cluster = if start.plan.needs_cluster() { Some(self.cluster_uid().await?) } else { None };
+        let now = shared.clock.now();
+        let id = start.id.unwrap_or_else(|| new_id(now));
+        let (run, events) = self.first_events(id, &start, cluster, now)?;
+        let (reply, answer) = oneshot::channel();
+        shared.begin(start.plan, run, events, reply);
+        answer.await.unwrap_or_else(|_| Err(lost()))?;
+        Ok(id)
+    }
+
+    /// The uid that identifies the cluster of this process.
+    ///
+    /// # Errors
+    /// There is no cluster, or it does not answer.
+    pub async fn cluster_uid(&self) -> Result<Arc<str>, Error> {
+        self.shared.executor.cluster_uid().await.map_err(Error::Refused)
+    }
+
+    /// `Created`, and `LocksGranted` if the locks are free.
+    fn first_events(
+        &self,
+        id: RunId,
+        start: &Start,
+        cluster: Option<Arc<str>>,
+        now: Timestamp,
+    ) -> Result<(RunState, Vec<Event>), Error> {
+        let mut created = Created {
+            workflow: start.plan.workflow.name.clone(),
+            digest: start.plan.digest.clone(),
+            cluster,
+            inputs: Arc::new(start.inputs.clone()),
+            trigger: start.trigger.clone(),
+            by: start.by.clone(),
+            key: start.key.clone(),
+            locks: vec![],
+            lock_deadline: None,
+            timeout_ms: None,
+            inherited: start.inherited.clone(),
+        };
+        let draft = RunState::new(id, now, created.clone());
+        let (locks, durations) =
+            self.evaluate(&start.plan, &draft, |evaluator| (evaluator.locks(), evaluator.workflow_durations()));
+        let (timeout, lock_wait) = durations.map_err(Error::Refused)?;
+        created.locks = locks.map_err(Error::Refused)?;
+        created.lock_deadline = lock_wait.map(|wait| now + wait);
+        created.timeout_ms = timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+        let granted = self.request_locks(id, &created, lock_wait.is_some_and(|wait| wait.is_zero()))?;
+        let event = Event::Created(Box::new(created.clone()));
+        let mut run = RunState::new(id, now, created);
+        let mut events = vec![event];
+        if granted {
+            events.extend(engine::advance(&start.plan, &mut run, Command::GrantLocks, now)?);
+        }
+        Ok((run, events))
+    }
+
+    /// Takes or queues for the locks of a new run; true if it has them all.
+    fn request_locks(&self, id: RunId, created: &Created, at_once: bool) -> Result<bool, Error> {
+        let owner = match &created.trigger {
+            Trigger::Parent { root, .. } => *root,
+            Trigger::Manual | Trigger::Retry(_) | Trigger::Rollback(_) => id,
+        };
+        lock(&self.shared.locks).request(id, owner, &created.locks, at_once).map_err(|refusal| {
+            Error::Refused(Failure::retryable("WR0031", refusal.to_string()))
+        })
+    }
+}
+
+fn new_id(now: Timestamp) -> RunId {
+    let mut random = [0; 16];
+    // Without a source of randomness ids of one millisecond would collide, which the store notices.
+    drop(getrandom::fill(&mut random));
+    RunId::new(u64::try_from(now.as_millis()).unwrap_or(0), u128::from_be_bytes(random))
+}
+
+fn lost() -> Error {
+    crate::journal::store::Error::Unusable("the run stopped before its first event was durable".to_owned()).into()
+}
