@@ -32,7 +32,9 @@ use crate::time::Timestamp;
 use crate::time::shorten;
 
 pub use prepare::Prepared;
+pub use prepare::version_of;
 pub use target::Reading;
+pub use target::bind;
 pub use target::ReadPlan;
 
 /// Where values live that are too large for an event (S5).

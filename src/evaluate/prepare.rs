@@ -235,7 +235,7 @@ fn keeps_before(step: &Step) -> bool {
 }
 
 /// uid and resourceVersion of an object as read.
-pub(super) fn version_of(object: &Value) -> Option<ObjectVersion> {
+pub fn version_of(object: &Value) -> Option<ObjectVersion> {
     let text = |key: &str| object.pointer(&format!("/metadata/{key}")).and_then(Value::as_str).map(Into::into);
     Some(ObjectVersion { uid: text("uid")?, resource_version: text("resourceVersion")? })
 }

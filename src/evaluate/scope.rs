@@ -16,7 +16,6 @@ use crate::engine::event::AttemptEffect;
 use crate::engine::event::Blob;
 use crate::engine::state::BlockState;
 use crate::engine::state::UnitState;
-use crate::engine::unit::Block;
 use crate::engine::unit::UnitId;
 use crate::evaluate::Evaluator;
 use crate::evaluate::Readings;
@@ -119,7 +118,7 @@ impl Evaluator<'_> {
             scope.values.insert("captured".to_owned(), Arc::new(Value::Object(captured)));
         }
         let Some(state) = self.unit_state(&forward) else { return Ok(()) };
-        if let Some(before) = state.facts.before.as_ref().filter(|_| wanted.contains("before")) {
+        if let Some(before) = state.facts.as_ref().and_then(|facts| facts.before.as_ref()).filter(|_| wanted.contains("before")) {
             scope.values.insert("before".to_owned(), self.values.load(before)?);
         }
         if wanted.contains("changed") {
@@ -137,14 +136,12 @@ impl Evaluator<'_> {
 
     /// The state of a unit that has begun.
     pub(super) fn unit_state(&self, unit: &UnitId) -> Option<&UnitState> {
-        let key = unit.item.as_deref().unwrap_or_default();
-        self.run.blocks.get(&unit.block)?.units.get(key)
+        self.run.unit(unit)
     }
 
     fn item(&self, unit: &UnitId) -> Option<Arc<Value>> {
         let key = unit.item.as_ref()?;
-        let items = self.run.blocks.get(&unit.block)?.items.as_ref()?;
-        items.iter().find(|item| item.key == *key).map(|item| item.value.clone())
+        self.run.block(&unit.block)?.item(key).map(|item| item.value.clone())
     }
 
     fn captured(&self, unit: &UnitId) -> Result<serde_json::Map<String, Value>, Failure> {
@@ -156,7 +153,7 @@ impl Evaluator<'_> {
 
     fn captures_of(&self, state: &UnitState) -> Result<serde_json::Map<String, Value>, Failure> {
         let load = |(name, blob): (&String, &Blob)| Ok((name.clone(), self.values.load(blob)?.as_ref().clone()));
-        state.facts.captured.iter().map(load).collect()
+        state.facts.iter().flat_map(|facts| &facts.captured).map(load).collect()
     }
 
     /// The variable `steps`.
@@ -164,7 +161,7 @@ impl Evaluator<'_> {
         let all = self.plan.workflow.steps.iter().chain(&self.plan.workflow.finally);
         let mut steps = serde_json::Map::new();
         for step in all {
-            let block = self.run.blocks.get(&Block::forward(step.name.clone()));
+            let block = self.run.steps.get(&step.name);
             let view = block.map_or_else(|| Ok(json!({ "state": "Pending" })), |block| self.step_view(block))?;
             steps.insert(step.name.to_string(), view);
         }

@@ -31,7 +31,7 @@ pub struct Reading {
 
 /// All that a unit reads, in an order in which each target names only what was read before it. Needs nothing of the
 /// run any more, so that it can be carried out beside it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ReadPlan {
     scope: Scope,
     readings: Vec<Reading>,

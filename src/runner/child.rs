@@ -6,7 +6,6 @@ use serde_json::Value;
 use serde_json::json;
 use sha2::Digest;
 use sha2::Sha256;
-use tokio::task::AbortHandle;
 
 use crate::action::request::Request;
 use crate::engine::Command;
@@ -27,6 +26,7 @@ use crate::runner::effects::failed;
 use crate::runner::run_task::Message;
 use crate::runner::run_task::RunTask;
 use crate::runner::start::Start;
+use crate::runner::tasks::Task;
 
 /// Children of children: as deep as a person can still follow.
 pub(super) const DEPTH_MAX: u8 = 8;
@@ -34,16 +34,16 @@ pub(super) const DEPTH_MAX: u8 = 8;
 impl RunTask {
     /// Starts the child of an attempt, or finds it, and waits for its end.
     pub(super) fn start_child(
-        &self,
+        &mut self,
         effect: &Effect,
         unit: &UnitId,
         attempt: u32,
         request: &Request,
-    ) -> AbortHandle {
+    ) -> Task {
         let start = self.child(unit, attempt, &request.args);
         let host = Host { shared: self.shared.clone() };
         let unit = unit.clone();
-        self.spawn(effect, async move |task| {
+        self.spawn(effect, |reporter| async move {
             let end = match start {
                 Ok(start) => match host.start(start).await {
                     Ok(child) => host.end_of_child(child).await,
@@ -51,22 +51,22 @@ impl RunTask {
                 },
                 Err(failure) => failed(failure),
             };
-            task.report(acted(&unit, attempt, end));
+            reporter.done(acted(&unit, attempt, end));
         })
     }
 
     /// Waits for the child of an interrupted attempt, if there is one.
-    pub(super) fn observe_child(&self, effect: &Effect, unit: &UnitId, attempt: u32) -> AbortHandle {
+    pub(super) fn observe_child(&mut self, effect: &Effect, unit: &UnitId, attempt: u32) -> Task {
         let child = child_id(self.run.id, unit, attempt);
         let host = Host { shared: self.shared.clone() };
         let unit = unit.clone();
-        self.spawn(effect, async move |task| {
+        self.spawn(effect, |reporter| async move {
             let finding = match host.shared.store.summary(child) {
                 Ok(Some(_)) => Finding::Ended(host.end_of_child(child).await),
                 Ok(None) => Finding::NotDone,
                 Err(error) => Finding::CannotTell(Failure::unknown("WR0041", error.to_string())),
             };
-            task.report(Command::Observed { unit: unit.clone(), attempt, finding });
+            reporter.done(Command::Observed { unit: unit.clone(), attempt, finding });
         })
     }
 

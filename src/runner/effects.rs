@@ -1,19 +1,20 @@
 //! How each effect is carried out and reported.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 
-use crate::action::Executor;
 use crate::action::request::Answer;
 use crate::action::request::Origin;
-use crate::action::request::Request;
 use crate::definition::model::ActionKind;
+use crate::definition::model::Step;
 use crate::engine::Command;
 use crate::engine::Effect;
 use crate::engine::command::Finding;
 use crate::engine::command::Preparation;
+use crate::engine::command::WaitReport;
 use crate::engine::event::AttemptEffect;
 use crate::engine::event::AttemptEnd;
 use crate::engine::event::ObjectVersion;
@@ -22,37 +23,56 @@ use crate::engine::unit::UnitId;
 use crate::evaluate::ReadPlan;
 use crate::evaluate::Readings;
 use crate::evaluate::Values;
+use crate::failure::Bilingual;
 use crate::failure::Failure;
+use crate::failure::FailureClass;
 use crate::runner::observer::Observer;
-use crate::runner::run_task::Message;
+use crate::runner::observer::may_pass;
 use crate::runner::run_task::RunTask;
+use crate::runner::tasks::Reporter;
+use crate::runner::tasks::Task;
+
+/// How long an interrupted attempt is looked for while the cluster does not answer, before a person is asked.
+const OBSERVE_PATIENCE: Duration = Duration::from_mins(5);
 
 impl RunTask {
-    /// What an effect has to know before it can be reported: none for one that does more than read, and the report
-    /// itself if not even that can be told.
+    /// What an effect has to know before it can be reported: none for one that does more than read once, and the
+    /// report itself where not even that can be told.
     pub(super) fn reads_of(&self, effect: &Effect) -> Option<Result<ReadPlan, Command>> {
-        let evaluator = self.evaluator();
+        let values = self.shared.values();
+        let evaluator = self.evaluator(&values);
         let plan = match effect {
             Effect::Open(block) => evaluator.reads_to_open(block),
             Effect::Prepare(unit) => match evaluator.reads_to_prepare(unit) {
                 Ok(Some(plan)) => Ok(plan),
-                Ok(None) => {
-                    return Some(Err(Command::Prepared { unit: unit.clone(), result: Preparation::Skip }));
-                }
+                Ok(None) => return Some(Err(evaluator.skip(unit))),
                 Err(failure) => Err(failure),
             },
-            Effect::Arm(_) | Effect::Summarize => return Some(Ok(ReadPlan::default())),
+            Effect::Arm(_) | Effect::Summarize => Ok(ReadPlan::default()),
             Effect::Conclude(unit) => evaluator.reads_to_conclude(unit),
-            Effect::Watch(_) | Effect::Guard(_) | Effect::Act { .. } | Effect::Observe { .. } => return None,
+            Effect::Watch(_)
+            | Effect::Guard(_)
+            | Effect::Act { .. }
+            | Effect::StopChild { .. }
+            | Effect::Observe { .. } => return None,
         };
         Some(plan.map_err(|failure| refusal(effect, failure)))
     }
 
+    /// True for a unit whose precondition was found unmet: it is read again when something changes, not at once.
+    pub(super) fn is_pending(&self, effect: &Effect) -> bool {
+        let Effect::Prepare(unit) = effect else { return false };
+        self.run.unit(unit).is_some_and(|state| matches!(state.phase, Phase::Pending { .. }))
+    }
+
     /// The report of an effect, given what was read for it.
     pub(super) fn answer(&mut self, effect: &Effect, readings: &Readings) -> Option<Command> {
-        let evaluator = self.evaluator();
+        let values = self.shared.values();
+        let evaluator = self.evaluator(&values);
         Some(match effect {
-            Effect::Open(block) => Command::Opened { block: block.clone(), result: evaluator.open(block, readings) },
+            Effect::Open(block) => {
+                Command::Opened { block: block.clone(), result: evaluator.open(block, readings) }
+            }
             Effect::Prepare(unit) => {
                 let prepared = evaluator.prepare(unit, readings);
                 if let Some(request) = prepared.request {
@@ -76,185 +96,163 @@ impl RunTask {
                 let finding = self.finding(unit, *attempt, readings);
                 Command::Observed { unit: unit.clone(), attempt: *attempt, finding }
             }
-            Effect::Act { .. } => return None,
+            Effect::Act { .. } | Effect::StopChild { .. } => return None,
         })
     }
 
-    /// Starts an effect; none if it was reported at once.
-    pub(super) fn start(&mut self, effect: &Effect, poke: Arc<Notify>) -> Option<AbortHandle> {
+    /// Starts the task of an effect; the report of one that cannot even start.
+    pub(super) fn start(&mut self, effect: &Effect) -> Result<Task, Command> {
+        let values = self.shared.values();
+        let evaluator = self.evaluator(&values);
+        let refused = |failure| refusal(effect, failure);
         match effect {
             Effect::Act { unit, attempt } => self.start_act(effect, unit, *attempt),
             Effect::Observe { unit, attempt } => self.start_observe(effect, unit, *attempt),
+            Effect::StopChild { unit, attempt } => {
+                self.stop_child(unit, *attempt);
+                // Nothing is left to report: the child's end is what its attempt reports.
+                Ok(self.spawn(effect, |_| async {}))
+            }
             Effect::Watch(unit) => {
-                let plan = self.evaluator().reads_to_judge(unit);
-                self.start_watch(effect, plan, poke)
+                let plan = evaluator.reads_to_judge(unit).map_err(refused)?;
+                Ok(self.start_watch(effect, self.observer(plan)))
             }
             Effect::Guard(index) => {
-                let guard = self.plan.workflow.guards.get(usize::from(*index))?;
-                let plan = self.evaluator().reads_to_guard(guard);
-                self.start_watch(effect, plan, poke)
+                let missing = || Failure::permanent("WR0001", format!("the workflow has no guard {index}"));
+                let guard = self.plan.workflow.guards.get(usize::from(*index));
+                let guard = guard.ok_or_else(missing).map_err(refused)?;
+                let plan = evaluator.reads_to_guard(guard).map_err(refused)?;
+                Ok(self.start_watch(effect, self.observer(plan).with_managed_fields()))
             }
             Effect::Prepare(unit) => {
-                let plan = self.evaluator().reads_to_prepare(unit).map(Option::unwrap_or_default);
-                self.start_watch(effect, plan, poke)
+                let plan = evaluator.reads_to_prepare(unit).map_err(refused)?.unwrap_or_default();
+                Ok(self.start_watch(effect, self.observer(plan)))
             }
             Effect::Open(_) | Effect::Conclude(_) | Effect::Arm(_) | Effect::Summarize => {
-                let plan = match self.reads_of(effect)? {
-                    Ok(plan) => plan,
-                    Err(command) => {
-                        self.send(Message::Report(effect.clone(), command));
-                        return None;
-                    }
-                };
+                let plan = self.reads_of(effect).unwrap_or_else(|| Ok(ReadPlan::default()))?;
                 let mut observer = self.observer(plan);
-                Some(self.spawn(effect, async move |task| {
-                    let readings = observer.read().await;
-                    task.read(readings);
-                }))
+                Ok(self.spawn(effect, |reporter| async move { reporter.read(observer.read().await) }))
             }
         }
     }
 
-    /// Reads again and again, whenever something changed; the run decides when that is enough.
-    fn start_watch(
-        &self,
-        effect: &Effect,
-        plan: Result<ReadPlan, Failure>,
-        poke: Arc<Notify>,
-    ) -> Option<AbortHandle> {
-        let plan = match plan {
-            Ok(plan) => plan,
-            Err(failure) => {
-                self.send(Message::Report(effect.clone(), refusal(effect, failure)));
-                return None;
-            }
-        };
-        let mut observer = self.observer(plan);
-        if matches!(effect, Effect::Guard(_)) {
-            observer = observer.with_managed_fields();
-        }
-        Some(self.spawn(effect, async move |task| {
+    /// Reads again and again, whenever something changed; the engine decides when that is enough.
+    fn start_watch(&mut self, effect: &Effect, mut observer: Observer) -> Task {
+        self.spawn(effect, |reporter| async move {
             loop {
-                let readings = observer.watch().await;
-                task.read(readings);
-                observer.changed(&poke).await;
+                reporter.read(observer.watch().await);
+                observer.changed(&reporter.poke).await;
             }
-        }))
+        })
     }
 
-    fn start_act(&mut self, effect: &Effect, unit: &UnitId, attempt: u32) -> Option<AbortHandle> {
+    fn start_act(&mut self, effect: &Effect, unit: &UnitId, attempt: u32) -> Result<Task, Command> {
         let Some(request) = self.requests.get(unit).cloned() else {
-            // Only a process that prepared the request may send it; another one observes.
+            // Only the process that prepared a request may send it; another one observes.
             let failure = Failure::unknown("WR0002", format!("the request of {unit} was not prepared here"));
-            self.send(Message::Report(effect.clone(), acted(unit, attempt, failed(failure))));
-            return None;
+            return Err(acted(unit, attempt, failed(failure)));
         };
         if request.uses == ActionKind::Workflow {
-            return Some(self.start_child(effect, unit, attempt, &request));
+            return Ok(self.start_child(effect, unit, attempt, &request));
         }
-        let Some(Phase::Acting { deadline, .. }) = self.phase(unit) else { return None };
-        let limit = deadline.since(self.shared.clock.now());
+        let limit = self.time_left(unit);
         let origin = self.origin(unit, attempt);
-        let executor = self.shared.executor.clone();
-        let values = self.shared.values();
-        let unit = unit.clone();
-        Some(self.spawn(effect, async move |task| {
-            let answer = match request.uses {
-                ActionKind::Process => task.process(&executor, &origin, &request, limit).await,
-                _ => executor.execute(&origin, &request, limit).await,
-            };
-            task.report(acted(&unit, attempt, end_of(answer, &values)));
+        if request.uses == ActionKind::Process {
+            return Ok(self.start_process(effect, unit, origin, request, limit));
+        }
+        let (executor, values, unit) = (self.shared.executor.clone(), self.shared.values(), unit.clone());
+        Ok(self.spawn(effect, |reporter| async move {
+            let answer = executor.execute(&origin, &request, limit).await;
+            reporter.done(acted(&unit, attempt, end_of(answer, &values)));
         }))
     }
 
-    /// Carries out an extension's action without a task of its own: it is part of this process and does not wait.
-    /// True if there was one.
-    pub(super) async fn run_inline(&mut self) -> bool {
-        if !self.cluster_checked {
-            return false;
+    /// Carries out the actions of extensions without tasks of their own: they are part of this process and answer at
+    /// once. Their reports.
+    pub(super) async fn run_inline(&mut self) -> Vec<Command> {
+        if self.requests.values().all(|request| request.uses != ActionKind::Extension) {
+            return vec![];
         }
-        let effects = crate::engine::effect::pending_effects(&self.plan, &self.run);
-        let mut found = false;
-        for effect in effects {
-            let Effect::Act { unit, attempt } = &effect else { continue };
-            let Some(request) = self.requests.get(unit) else { continue };
+        let mut reports = vec![];
+        for effect in crate::engine::effect::pending_effects(&self.plan, &self.run) {
+            let Effect::Act { unit, attempt } = effect else { continue };
+            let Some(request) = self.requests.get(&unit) else { continue };
             if request.uses == ActionKind::Extension {
-                let origin = self.origin(unit, *attempt);
-                let answer = self.shared.executor.execute(&origin, request, std::time::Duration::MAX).await;
-                let end = end_of(answer, &self.shared.values());
-                self.report(acted(unit, *attempt, end));
-                found = true;
+                let origin = self.origin(&unit, attempt);
+                let answer = self.shared.executor.execute(&origin, request, self.time_left(&unit)).await;
+                self.requests.remove(&unit);
+                reports.push(acted(&unit, attempt, end_of(answer, &self.shared.values())));
             }
         }
-        found
+        reports
     }
 
-    fn start_observe(&mut self, effect: &Effect, unit: &UnitId, attempt: u32) -> Option<AbortHandle> {
-        let (settle, process) = match self.phase(unit)? {
-            Phase::Observing { settle, process } => (*settle, process.clone()),
-            _ => return None,
+    fn start_observe(&mut self, effect: &Effect, unit: &UnitId, attempt: u32) -> Result<Task, Command> {
+        let cannot_tell = |failure| refusal(effect, failure);
+        let (settle, process) = match self.run.unit(unit).map(|state| &state.phase) {
+            Some(Phase::Observing { settle, process }) => (*settle, process.clone()),
+            _ => return Err(cannot_tell(Failure::unknown("WR0002", format!("{unit} is not observed")))),
         };
-        let step = self.step(unit)?;
-        if step.action.uses == ActionKind::Workflow {
-            return Some(self.observe_child(effect, unit, attempt));
+        if self.step(unit).is_some_and(|step| step.action.uses == ActionKind::Workflow) {
+            return Ok(self.observe_child(effect, unit, attempt));
         }
         if let Some(process) = process {
-            return Some(self.observe_process(effect, unit, attempt, process));
+            return Ok(self.observe_process(effect, unit, attempt, process));
         }
-        let plan = match self.evaluator().reads_to_prepare(unit) {
-            Ok(plan) => plan.unwrap_or_default(),
-            Err(failure) => {
-                let finding = Finding::CannotTell(failure);
-                let command = Command::Observed { unit: unit.clone(), attempt, finding };
-                self.send(Message::Report(effect.clone(), command));
-                return None;
-            }
-        };
+        let values = self.shared.values();
+        let plan = self.evaluator(&values).reads_to_prepare(unit).map_err(cannot_tell)?.unwrap_or_default();
         let mut observer = self.observer(plan);
         let clock = self.shared.clock.clone();
-        Some(self.spawn(effect, async move |task| {
+        Ok(self.spawn(effect, |reporter| async move {
             clock.sleep_until(settle).await;
-            let poke = Notify::new();
             let patience = clock.after(OBSERVE_PATIENCE);
+            let never = Notify::new();
             let mut readings = observer.watch().await;
-            while readings.unreadable.as_ref().is_some_and(crate::runner::observer::may_pass) && clock.now() < patience {
-                observer.changed(&poke).await;
+            while readings.unreadable.as_ref().is_some_and(may_pass) && clock.now() < patience {
+                observer.changed(&never).await;
                 readings = observer.watch().await;
             }
-            task.read(readings);
+            reporter.read(readings);
         }))
     }
 
     /// Whether an attempt without a result took effect (E3).
-    fn finding(&mut self, unit: &UnitId, attempt: u32, readings: &Readings) -> Finding {
+    fn finding(&self, unit: &UnitId, attempt: u32, readings: &Readings) -> Finding {
         if let Some(failure) = &readings.unreadable {
             return Finding::CannotTell(failure.clone());
         }
-        let evaluator = self.evaluator();
-        let object = readings.values.get("object");
-        let origin = self.origin(unit, attempt);
         let Some(step) = self.step(unit) else {
             return Finding::CannotTell(Failure::permanent("WR0001", format!("the workflow has no step {unit}")));
         };
-        let proof = crate::action::proof::of(step.action.uses, &origin, object.map(AsRef::as_ref), self.uid_before(unit));
-        let version = object.and_then(|object| crate::evaluate::version_of(object));
-        match evaluator.check(unit, readings) {
-            Ok(Some(true)) => Finding::Done { ours: proof == Some(true), object: version, result: None },
-            Ok(Some(false)) => Finding::NotDone,
-            Err(failure) => Finding::CannotTell(failure),
-            Ok(None) => match proof {
-                Some(true) => Finding::Done { ours: true, object: version, result: None },
-                Some(false) => Finding::NotDone,
-                None if step.idempotent => Finding::NotDone,
-                None => Finding::CannotTell(Failure::unknown(
-                    "WR0012",
-                    format!("{unit} was interrupted and has neither `check` nor `idempotent = true`"),
-                )),
-            },
+        let values = self.shared.values();
+        let object = readings.values.get("object").map(AsRef::as_ref);
+        let proof = self.proof(step, unit, attempt, object);
+        let done = |ours| Finding::Done {
+            ours,
+            object: object.and_then(crate::evaluate::version_of),
+            result: None,
+        };
+        match (self.evaluator(&values).check(unit, readings), proof) {
+            (Ok(Some(true)), proof) => done(proof == Some(true)),
+            (Ok(None), Some(true)) => done(true),
+            (Ok(Some(false)), _) | (Ok(None), Some(false)) => Finding::NotDone,
+            (Ok(None), None) if step.idempotent => Finding::NotDone,
+            (Ok(None), None) => Finding::CannotTell(Failure::unknown(
+                "WR0012",
+                format!("{unit} was interrupted, and it has neither `check` nor `idempotent = true`"),
+            )),
+            (Err(failure), _) => Finding::CannotTell(failure),
         }
     }
 
-    fn step(&self, unit: &UnitId) -> Option<&crate::definition::model::Step> {
+    /// What the object itself proves: made by this attempt, not made by it, or nothing.
+    fn proof(&self, step: &Step, unit: &UnitId, attempt: u32, object: Option<&Value>) -> Option<bool> {
+        let before = self.run.unit(unit).and_then(|state| state.object.as_ref());
+        let uid = before.map(|version| version.uid.as_ref());
+        crate::action::proof::of(step.action.uses, &self.origin(unit, attempt), object, uid)
+    }
+
+    fn step(&self, unit: &UnitId) -> Option<&Step> {
         let step = self.plan.workflow.step(&unit.block.step)?;
         match &unit.block.undo {
             None => Some(step),
@@ -262,9 +260,12 @@ impl RunTask {
         }
     }
 
-    fn phase(&self, unit: &UnitId) -> Option<&Phase> {
-        let key = unit.item.as_deref().unwrap_or_default();
-        Some(&self.run.blocks.get(&unit.block)?.units.get(key)?.phase)
+    /// The time until an attempt is given up.
+    fn time_left(&self, unit: &UnitId) -> Duration {
+        match self.run.unit(unit).map(|state| &state.phase) {
+            Some(Phase::Acting { deadline, .. }) => deadline.since(self.shared.clock.now()),
+            _ => Duration::ZERO,
+        }
     }
 
     /// Who acts, in the words of the action module.
@@ -281,16 +282,17 @@ impl RunTask {
         Observer::new(self.shared.executor.clone(), self.shared.clock.clone(), plan)
     }
 
-    pub(super) fn send(&self, message: Message) {
-        // The actor holds the receiver itself.
-        drop(self.outbox.send(message));
+    /// Starts `work` as the task of `effect`.
+    pub(super) fn spawn<F>(&mut self, effect: &Effect, work: impl FnOnce(Reporter) -> F) -> Task
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.tasks_total += 1;
+        Task::spawn(effect, self.tasks_total, self.outbox.clone(), work)
     }
 }
 
-/// How long an interrupted attempt is looked for while the cluster does not answer, before a person is asked.
-const OBSERVE_PATIENCE: std::time::Duration = std::time::Duration::from_mins(5);
-
-/// The report of an effect that could not even be prepared.
+/// The report of an effect that could not even start.
 fn refusal(effect: &Effect, failure: Failure) -> Command {
     match effect.clone() {
         Effect::Open(block) => Command::Opened { block, result: Err(failure) },
@@ -298,36 +300,33 @@ fn refusal(effect: &Effect, failure: Failure) -> Command {
         Effect::Arm(unit) => Command::Armed { unit, result: Err(failure) },
         Effect::Conclude(unit) => Command::Concluded { unit, result: Err(failure) },
         Effect::Summarize => Command::Summarized { result: Err(failure) },
-        Effect::Act { unit, attempt } => acted(&unit, attempt, failed(failure)),
+        Effect::Act { unit, attempt } | Effect::StopChild { unit, attempt } => {
+            acted(&unit, attempt, failed(failure))
+        }
         Effect::Observe { unit, attempt } => {
             Command::Observed { unit, attempt, finding: Finding::CannotTell(failure) }
         }
         Effect::Watch(unit) => {
-            let report = crate::engine::command::WaitReport {
-                reason: failure.message.clone(),
-                unreadable: Some(failure),
-                ..Default::default()
-            };
+            let reason = failure.message.clone();
+            let report = WaitReport { reason, unreadable: Some(failure), ..WaitReport::default() };
             Command::Judged { unit, report: Box::new(report) }
         }
         Effect::Guard(guard) => {
-            let message = crate::failure::Bilingual { en: failure.message, zh: None };
-            Command::GuardBroken { guard, message }
+            Command::GuardBroken { guard, message: Bilingual { en: failure.message, zh: None } }
         }
     }
 }
 
+/// The report of an attempt.
 pub(super) fn acted(unit: &UnitId, attempt: u32, end: AttemptEnd) -> Command {
     Command::Acted { unit: unit.clone(), attempt, end }
 }
 
-/// The end of an attempt that failed before it was sent.
+/// The end of an attempt that failed.
 pub(super) fn failed(failure: Failure) -> AttemptEnd {
     let effect = match failure.class {
-        crate::failure::FailureClass::Unknown => AttemptEffect::Unknown(failure),
-        crate::failure::FailureClass::Retryable | crate::failure::FailureClass::Permanent => {
-            AttemptEffect::Failed(failure)
-        }
+        FailureClass::Unknown => AttemptEffect::Unknown(failure),
+        FailureClass::Retryable | FailureClass::Permanent => AttemptEffect::Failed(failure),
     };
     AttemptEnd { effect, object: None, result: None, changes: None }
 }
@@ -338,9 +337,9 @@ pub(super) fn end_of(answer: Answer, values: &dyn Values) -> AttemptEnd {
         Answer::Failed(failure) => return failed(failure),
         Answer::Done { changed, object, result, changes } => (changed, object, result, changes),
     };
-    let keep = |value: serde_json::Value| values.keep(Arc::new(value));
-    let kept = (Some(result).filter(|value| !value.is_null()).map(keep).transpose(), changes.map(keep).transpose());
-    match kept {
+    let keep = |value: Value| values.keep(Arc::new(value));
+    let result = Some(result).filter(|value| !value.is_null()).map(keep).transpose();
+    match (result, changes.map(keep).transpose()) {
         (Ok(result), Ok(changes)) => AttemptEnd {
             effect: if changed { AttemptEffect::Changed } else { AttemptEffect::Unchanged },
             object: object.map(|(uid, resource_version)| ObjectVersion { uid, resource_version }),
@@ -351,4 +350,3 @@ pub(super) fn end_of(answer: Answer, values: &dyn Values) -> AttemptEnd {
         (Err(failure), _) | (_, Err(failure)) => failed(Failure::unknown(&failure.code, failure.message)),
     }
 }
-

@@ -29,6 +29,7 @@ use crate::journal::store::Summary;
 use crate::plan::Plan;
 use crate::plan::WorkflowDigest;
 use crate::runner::Error;
+use crate::runner::run_task::Mailbox;
 use crate::runner::run_task::Message;
 use crate::runner::run_task::RunTask;
 use crate::runner::timers::Timers;
@@ -183,14 +184,7 @@ impl Host {
     /// Evaluates for a run, now.
     pub fn evaluate<T>(&self, plan: &Plan, run: &RunState, with: impl FnOnce(Evaluator<'_>) -> T) -> T {
         let values = self.shared.values();
-        with(Evaluator {
-            plan,
-            run,
-            values: &values,
-            knowledge: &self.shared.knowledge,
-            now: self.shared.clock.now(),
-            speed: self.shared.clock.speed(),
-        })
+        with(self.shared.evaluator(plan, run, &values))
     }
 }
 
@@ -208,8 +202,22 @@ impl Shared {
         SideFiles { store: self.store.clone(), sealer: self.sealer.clone() }
     }
 
-    pub(super) fn knowledge(&self) -> &Arc<Knowledge> {
-        &self.knowledge
+    pub(super) fn evaluator<'a>(
+        &'a self,
+        plan: &'a Plan,
+        run: &'a RunState,
+        values: &'a SideFiles,
+    ) -> Evaluator<'a> {
+        let (now, speed) = (self.clock.now(), self.clock.speed());
+        Evaluator { plan, run, values, knowledge: &self.knowledge, now, speed }
+    }
+
+    /// Waits for a moment; for ever if there is none.
+    pub(super) async fn wait_until(&self, at: Option<Timestamp>) {
+        match at {
+            Some(at) => self.clock.sleep_until(at).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Gives a message to a run; a parked one is brought back from its journal.
@@ -246,22 +254,22 @@ impl Shared {
     async fn revive(
         self: Arc<Self>,
         run: RunId,
-        mut channel: (mpsc::UnboundedSender<Message>, mpsc::UnboundedReceiver<Message>),
+        mut mailbox: Mailbox,
     ) {
         match self.load(run) {
             Ok((_, state)) if state.finished.is_some() => {
                 self.forget(run);
-                self.refuse_all(&mut channel.1, || Error::Rejected(crate::engine::decide::finished(&state)));
+                self.refuse_all(&mut mailbox.1, || Error::Rejected(crate::engine::decide::finished(&state)));
             }
             Ok((plan, state)) => {
-                let mut task = RunTask::new(self, plan, state, channel, vec![]);
+                let mut task = RunTask::new(self, plan, state, mailbox, vec![]);
                 task.recover();
                 task.run().await;
             }
             Err(error) => {
                 tracing::error!(%run, %error, "the run cannot go on");
                 self.forget(run);
-                self.refuse_all(&mut channel.1, || error.clone());
+                self.refuse_all(&mut mailbox.1, || error.clone());
             }
         }
     }
@@ -341,7 +349,7 @@ impl Shared {
         &self,
         run: RunId,
         due: Option<Timestamp>,
-        inbox: &mut mpsc::UnboundedReceiver<Message>,
+        inbox: &mpsc::UnboundedReceiver<Message>,
     ) -> bool {
         let mut live = lock(&self.live);
         // Messages are sent under the same lock: none can slip in between.

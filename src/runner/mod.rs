@@ -8,9 +8,12 @@ mod child;
 mod effects;
 pub mod host;
 mod observer;
+mod recover;
 mod run_task;
 pub mod start;
+mod tasks;
 mod timers;
+mod updates;
 mod values;
 
 use std::sync::Arc;

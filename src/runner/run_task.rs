@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::sync::Notify;
 use tokio::sync::mpsc;
 use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
 
 use crate::action::request::Request;
 use crate::engine;
@@ -22,36 +20,28 @@ use crate::evaluate::Readings;
 use crate::id::Seq;
 use crate::journal::store;
 use crate::journal::store::Append;
+use crate::journal::store::Summary;
 use crate::plan::Plan;
 use crate::runner::Error;
 use crate::runner::host::Shared;
+use crate::runner::tasks::Report;
+use crate::runner::tasks::Task;
 use crate::time::Timestamp;
 
 /// What reaches a run.
 pub(super) enum Message {
     /// A request from outside, answered when its events are durable.
     Request(Command, oneshot::Sender<Result<(), Error>>),
-    /// An effect was carried out.
-    Report(Effect, Command),
-    /// What an effect has to know was read.
-    Read(Effect, Readings),
-    /// A parked run is due.
+    /// A task speaks.
+    Effect { effect: Effect, number: u64, report: Report },
+    /// The cluster is the one that the run is pinned to (E10).
+    ClusterChecked,
+    /// Time has passed.
     Due,
 }
 
-/// An effect that is under way.
-pub(super) struct Task {
-    /// Ends it.
-    abort: AbortHandle,
-    /// Makes an observer read at once.
-    poke: Arc<Notify>,
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.abort.abort();
-    }
-}
+/// Both ends of a run's mailbox.
+pub(super) type Mailbox = (mpsc::UnboundedSender<Message>, mpsc::UnboundedReceiver<Message>);
 
 /// One run with something to do.
 pub(super) struct RunTask {
@@ -61,9 +51,11 @@ pub(super) struct RunTask {
     pub(super) outbox: mpsc::UnboundedSender<Message>,
     inbox: mpsc::UnboundedReceiver<Message>,
     tasks: BTreeMap<Effect, Task>,
-    /// The requests that were prepared in this process, until their attempts end.
+    /// Tasks so far.
+    pub(super) tasks_total: u64,
+    /// The requests that were prepared in this process, until their units end.
     pub(super) requests: BTreeMap<UnitId, Request>,
-    /// What was read last for a unit that is about to conclude.
+    /// What was read last for a unit, until it ends.
     readings: BTreeMap<UnitId, Readings>,
     /// Events that are decided and applied but not yet durable.
     unsaved: Vec<Event>,
@@ -72,37 +64,33 @@ pub(super) struct RunTask {
     /// Position of the last durable event.
     durable: Seq,
     /// The index line as it was written last.
-    summary: Option<store::Summary>,
+    summary: Option<Summary>,
     /// Deadlines up to here have been looked at.
     ticked: Timestamp,
-    /// The cluster is known to be the one that the run is pinned to (E10), or it needs none.
-    pub(super) cluster_checked: bool,
-}
-
-/// What becomes of the actor after a message.
-#[derive(Debug, PartialEq, Eq)]
-enum Next {
-    Go,
-    End,
+    /// Effects may start: the cluster is the right one, or the run needs none.
+    cluster_checked: bool,
 }
 
 impl RunTask {
+    /// A run whose last events, `unsaved`, are decided but not durable.
     pub(super) fn new(
         shared: Arc<Shared>,
         plan: Arc<Plan>,
         run: RunState,
-        channel: (mpsc::UnboundedSender<Message>, mpsc::UnboundedReceiver<Message>),
+        mailbox: Mailbox,
         unsaved: Vec<Event>,
     ) -> Self {
         let durable = Seq(run.seq.0 - unsaved.len() as u64);
-        let cluster_checked = run.created.cluster.is_none() || durable == Seq(0);
+        // Whoever started the run in this process asked this process's cluster for the pin.
+        let cluster_checked = run.created.cluster.is_none() || durable == Seq::default();
         Self {
             shared,
             plan,
             run,
-            outbox: channel.0,
-            inbox: channel.1,
+            outbox: mailbox.0,
+            inbox: mailbox.1,
             tasks: BTreeMap::new(),
+            tasks_total: 0,
             requests: BTreeMap::new(),
             readings: BTreeMap::new(),
             unsaved,
@@ -119,63 +107,69 @@ impl RunTask {
         self.waiting.push(reply);
     }
 
-    /// Runs until the run is over or has nothing to do before some moment.
+    /// Runs until the run is over, or has nothing to do before some moment.
     pub(super) async fn run(mut self) {
-        if !self.cluster_checked {
-            self.check_cluster();
-        }
-        let mut next = self.settle().await;
-        while next == Next::Go {
+        let check = if self.cluster_checked { None } else { self.check_cluster() };
+        while self.settle().await {
+            let due = next_deadline(&self.plan, &self.run, self.ticked);
             let message = tokio::select! {
                 message = self.inbox.recv() => message,
-                () = wait_until(&self.shared, self.next_deadline()) => Some(Message::Due),
+                () = self.shared.wait_until(due) => Some(Message::Due),
             };
-            let Some(message) = message else { return };
+            let Some(message) = message else { break };
             self.take(message);
             while let Ok(message) = self.inbox.try_recv() {
                 self.take(message);
             }
-            next = self.settle().await;
+        }
+        if let Some(check) = check {
+            check.abort();
         }
     }
 
-    /// Decides about one message.
     fn take(&mut self, message: Message) {
         match message {
             Message::Request(command, reply) => match self.advance(command) {
                 Ok(()) => self.waiting.push(reply),
+                // Whoever asked may have gone away.
                 Err(error) => drop(reply.send(Err(error))),
             },
-            Message::Report(effect, command) => {
-                self.tasks.remove(&effect);
-                self.report(command);
+            Message::Effect { effect, number, report } => {
+                // An earlier task's words about an effect that was started anew mean nothing any more.
+                if self.tasks.get(&effect).is_some_and(|task| task.number == number) {
+                    self.hear(&effect, report);
+                }
             }
-            Message::Read(effect, readings) => self.read(&effect, &readings),
+            Message::ClusterChecked => self.cluster_checked = true,
             Message::Due => {
                 self.ticked = self.shared.clock.now();
                 self.report(Command::Tick);
-                for task in self.tasks.values() {
-                    task.poke.notify_one();
-                }
+                self.tasks.values().for_each(Task::poke);
             }
         }
     }
 
-    /// Turns what was read for an effect into its report.
-    fn read(&mut self, effect: &Effect, readings: &Readings) {
-        let is_watch = matches!(effect, Effect::Watch(_) | Effect::Prepare(_) | Effect::Guard(_));
-        if !is_watch {
-            self.tasks.remove(effect);
+    fn hear(&mut self, effect: &Effect, report: Report) {
+        let readings = match report {
+            Report::Done(command) => {
+                self.tasks.remove(effect);
+                return self.report(command);
+            }
+            Report::Read(readings) => readings,
+        };
+        if let Some(command) = self.answer(effect, &readings) {
+            self.report(command);
         }
         if let Effect::Watch(unit) | Effect::Prepare(unit) = effect {
-            self.readings.insert(unit.clone(), readings.clone());
+            self.readings.insert(unit.clone(), readings);
         }
-        if let Some(command) = self.answer(effect, readings) {
-            self.report(command);
+        let reads_again = matches!(effect, Effect::Watch(_) | Effect::Prepare(_) | Effect::Guard(_));
+        if !reads_again {
+            self.tasks.remove(effect);
         }
     }
 
-    /// A report that the run does not wait for any more is dropped: that is what rejections of reports mean.
+    /// Gives a report to the engine. One that the run does not wait for any more is dropped.
     pub(super) fn report(&mut self, command: Command) {
         if let Err(error) = self.advance(command) {
             tracing::debug!(run = %self.run.id, %error, "report dropped");
@@ -188,56 +182,66 @@ impl RunTask {
         Ok(())
     }
 
-    /// Answers every effect that needs nothing from outside, makes the events durable, starts the other effects.
-    async fn settle(&mut self) -> Next {
+    /// Answers the effects that need nothing from outside, makes all events durable, then starts the other effects.
+    /// False if the run has ended or is parked.
+    async fn settle(&mut self) -> bool {
         loop {
-            self.answer_what_needs_no_reading();
+            self.answer_at_once();
             if let Err(error) = self.save().await {
-                tracing::error!(run = %self.run.id, %error, "the journal cannot be written; the run stops here");
+                tracing::error!(run = %self.run.id, %error, "the journal cannot be written: the run stands still");
                 self.shared.forget(self.run.id);
-                return Next::End;
+                return false;
             }
             if self.run.finished.is_some() {
                 self.shared.finish(&self.run);
-                return Next::End;
+                return false;
             }
-            if !self.run_inline().await {
+            let reports = self.run_inline().await;
+            let reports = if reports.is_empty() { self.start_and_stop_tasks() } else { reports };
+            if reports.is_empty() {
                 break;
             }
+            for report in reports {
+                self.report(report);
+            }
         }
-        self.start_and_stop_tasks();
-        if self.tasks.is_empty() && self.inbox.is_empty() && self.cluster_checked {
-            return self.park();
-        }
-        Next::Go
+        let idle = self.tasks.is_empty() && self.cluster_checked;
+        let due = next_deadline(&self.plan, &self.run, self.ticked);
+        !(idle && self.shared.park(self.run.id, due, &self.inbox))
     }
 
-    fn answer_what_needs_no_reading(&mut self) {
-        while self.cluster_checked {
-            let effects = pending_effects(&self.plan, &self.run);
-            let open = effects.iter().filter(|effect| !self.tasks.contains_key(*effect));
-            let Some(command) = open.filter_map(|effect| self.answer_now(effect)).next() else { return };
+    fn answer_at_once(&mut self) {
+        while let Some(command) = self.effects().iter().find_map(|effect| self.answer_now(effect)) {
             let before = self.run.seq;
             self.report(command);
             if self.run.seq == before {
-                tracing::error!(run = %self.run.id, "an effect was answered and is still pending");
+                tracing::error!(run = %self.run.id, "a report changed nothing");
                 return;
             }
         }
     }
 
-    /// The report of an effect for which nothing has to be read.
+    /// What is to be done, as far as this process may do anything.
+    fn effects(&self) -> Vec<Effect> {
+        if self.cluster_checked { pending_effects(&self.plan, &self.run) } else { vec![] }
+    }
+
+    /// The report of an effect for which nothing has to be read (again).
     fn answer_now(&mut self, effect: &Effect) -> Option<Command> {
-        match self.reads_of(effect) {
-            Some(Ok(plan)) if plan.is_empty() => self.answer(effect, &Readings::default()),
-            Some(Ok(_)) => match effect {
-                Effect::Conclude(unit) => {
-                    let readings = self.readings.get(unit).cloned()?;
-                    self.answer(effect, &readings)
-                }
-                _ => None,
-            },
-            Some(Err(command)) => Some(command),
+        if self.tasks.contains_key(effect) {
+            return None;
+        }
+        let plan = match self.reads_of(effect)? {
+            Ok(plan) => plan,
+            Err(command) => return Some(command),
+        };
+        let known = match effect {
+            Effect::Conclude(unit) => self.readings.get(unit).cloned(),
+            _ => None,
+        };
+        match known {
+            Some(readings) => self.answer(effect, &readings),
+            None if plan.is_empty() && !self.is_pending(effect) => self.answer(effect, &Readings::default()),
             None => None,
         }
     }
@@ -245,64 +249,45 @@ impl RunTask {
     async fn save(&mut self) -> Result<(), store::Error> {
         if !self.unsaved.is_empty() {
             let summary = engine::summary::summary(&self.plan, &self.run);
+            let events = std::mem::take(&mut self.unsaved);
             let append = Append {
                 run: self.run.id,
                 expected: self.durable,
-                at: self.shared.clock.now(),
-                events: self.unsaved.clone(),
+                at: self.run.updated_at,
+                events: events.clone(),
                 summary: (self.summary.as_ref() != Some(&summary)).then(|| summary.clone()),
             };
             self.durable = self.shared.append(append).await?;
             self.summary = Some(summary);
-            self.shared.publish(&self.run, std::mem::take(&mut self.unsaved));
+            self.shared.publish(&self.run, events);
         }
         for reply in self.waiting.drain(..) {
-            // Whoever asked may have gone away.
             drop(reply.send(Ok(())));
         }
         Ok(())
     }
 
-    fn start_and_stop_tasks(&mut self) {
-        let effects = if self.cluster_checked { pending_effects(&self.plan, &self.run) } else { vec![] };
+    /// Ends tasks that are not wanted any more and starts those that are; the reports of effects that ended at once.
+    fn start_and_stop_tasks(&mut self) -> Vec<Command> {
+        let effects = self.effects();
         self.tasks.retain(|effect, _| effects.contains(effect));
+        let open: std::collections::BTreeSet<UnitId> = self.run.open().map(|(unit, _)| unit).collect();
+        self.readings.retain(|unit, _| open.contains(unit));
+        self.requests.retain(|unit, _| open.contains(unit));
+        let mut reports = vec![];
         for effect in effects {
             if !self.tasks.contains_key(&effect) {
-                let poke = Arc::new(Notify::new());
-                if let Some(abort) = self.start(&effect, poke.clone()) {
-                    self.tasks.insert(effect, Task { abort, poke });
+                match self.start(&effect) {
+                    Ok(task) => drop(self.tasks.insert(effect, task)),
+                    Err(report) => reports.push(report),
                 }
             }
         }
-        let blocks = &self.run.blocks;
-        let alive = |unit: &UnitId| {
-            let key = unit.item.as_deref().unwrap_or_default();
-            let state = blocks.get(&unit.block).and_then(|block| block.units.get(key));
-            state.is_none_or(|state| state.finished_at.is_none())
-        };
-        self.readings.retain(|unit, _| alive(unit));
-        self.requests.retain(|unit, _| alive(unit));
-    }
-
-    /// The first deadline that was not looked at yet.
-    fn next_deadline(&self) -> Option<Timestamp> {
-        next_deadline(&self.plan, &self.run, self.ticked)
-    }
-
-    fn park(&mut self) -> Next {
-        let due = self.next_deadline();
-        if self.shared.park(self.run.id, due, &mut self.inbox) { Next::End } else { Next::Go }
+        reports
     }
 
     /// Evaluates for this run, now.
-    pub(super) fn evaluator(&self) -> Evaluator<'_> {
-        self.shared.evaluator(&self.plan, &self.run)
-    }
-}
-
-async fn wait_until(shared: &Shared, at: Option<Timestamp>) {
-    match at {
-        Some(at) => shared.clock.sleep_until(at).await,
-        None => std::future::pending().await,
+    pub(super) fn evaluator<'a>(&'a self, values: &'a crate::runner::values::SideFiles) -> Evaluator<'a> {
+        self.shared.evaluator(&self.plan, &self.run, values)
     }
 }
