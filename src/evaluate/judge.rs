@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::evaluate::codes;
 use crate::definition::expr::EvalErrorKind;
 use crate::definition::expr::Expr;
 use crate::definition::expr::Scope;
@@ -111,7 +112,7 @@ impl Evaluator<'_> {
                     let text = format!("{}: {error} in `{}`", verdict.name, verdict.when.source());
                     note(&mut report.reason, &text);
                     if verdict.outcome == Outcome::Fail && !error.kind == EvalErrorKind::NoSuchKey {
-                        report.warning = Some(Failure::permanent("WR0003", text));
+                        report.warning = Some(Failure::permanent(codes::EXPRESSION, text));
                     }
                 }
             }
@@ -174,7 +175,7 @@ impl Evaluator<'_> {
             .iter()
             .filter_map(|text| Some((self.knowledge.matches(text)?, text)))
             .find(|(entry, _)| entry.class == Class::Permanent)?;
-        let mut failure = Failure::permanent("WR0011", text.clone());
+        let mut failure = Failure::permanent(codes::KNOWN, text.clone());
         failure.cause = Some(entry.cause.clone());
         failure.remedy = Some(entry.remedy.clone());
         Some(failure)
@@ -223,7 +224,7 @@ impl Evaluator<'_> {
 }
 
 fn wait_of(step: &crate::definition::model::Step) -> Result<&Wait, Failure> {
-    step.wait.as_ref().ok_or_else(|| Failure::permanent("WR0001", format!("step {} has no wait", step.name)))
+    step.wait.as_ref().ok_or_else(|| Failure::permanent(codes::UNKNOWN_STEP, format!("step {} has no wait", step.name)))
 }
 
 fn wanted_to_judge(wait: &Wait) -> Wanted {

@@ -3,6 +3,7 @@
 //! Pure: the cluster has been read (see [`Readings`]) and large values are kept elsewhere (see [`Values`]) by the
 //! runner. Each function answers one [`crate::engine::Effect`].
 
+pub mod codes;
 mod judge;
 mod open;
 mod prepare;
@@ -81,14 +82,14 @@ impl Evaluator<'_> {
             None => step,
             Some(undo) => step.and_then(|step| step.rollback.get(usize::from(undo.entry))),
         };
-        found.ok_or_else(|| Failure::permanent("WR0001", format!("the workflow has no step {block}")))
+        found.ok_or_else(|| Failure::permanent(codes::UNKNOWN_STEP, format!("the workflow has no step {block}")))
     }
 
     /// A duration as the engine is to count it.
     fn duration(&self, template: &Template, scope: &Scope, key: &str) -> Result<Duration, Failure> {
         let text = text(template, scope, key)?;
         let duration = crate::definition::duration::parse(&text)
-            .map_err(|error| Failure::permanent("WR0004", format!("`{key}` is `{text}`: {error}")))?;
+            .map_err(|error| Failure::permanent(codes::DURATION, format!("`{key}` is `{text}`: {error}")))?;
         Ok(shorten(duration, self.speed))
     }
 
@@ -128,7 +129,7 @@ impl Evaluator<'_> {
 
 /// How an expression that failed is told.
 fn failed(key: &str, source: &str, error: &EvalError) -> Failure {
-    Failure::permanent("WR0003", format!("`{key}` cannot be evaluated: {error} in `{source}`"))
+    Failure::permanent(codes::EXPRESSION, format!("`{key}` cannot be evaluated: {error} in `{source}`"))
 }
 
 /// The value of an expression.
@@ -144,7 +145,7 @@ fn truth(expr: &Expr, scope: &Scope, key: &str) -> Result<bool, Failure> {
 /// The value of a template; an absent optional is none.
 fn rendered(template: &Template, scope: &Scope, key: &str) -> Result<Option<Value>, Failure> {
     template.render(scope).map_err(|error| {
-        Failure::permanent("WR0003", format!("`{key}` cannot be rendered: {error}"))
+        Failure::permanent(codes::EXPRESSION, format!("`{key}` cannot be rendered: {error}"))
     })
 }
 
@@ -155,7 +156,7 @@ fn text(template: &Template, scope: &Scope, key: &str) -> Result<String, Failure
         Some(value @ (Value::Number(_) | Value::Bool(_))) => Ok(value.to_string()),
         other => {
             let found = other.map_or_else(|| "nothing".to_owned(), |value| value.to_string());
-            Err(Failure::permanent("WR0003", format!("`{key}` must be a text, it is {found}")))
+            Err(Failure::permanent(codes::EXPRESSION, format!("`{key}` must be a text, it is {found}")))
         }
     }
 }

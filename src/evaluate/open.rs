@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::evaluate::codes;
 use crate::definition::model::ForEach;
 use crate::definition::model::Step;
 use crate::definition::template::Template;
@@ -68,13 +69,13 @@ impl Evaluator<'_> {
         }
         let list = value(&each.list, &scope, "for_each")?;
         let Some(values) = list.as_array() else {
-            return Err(Failure::permanent("WR0009", format!("`for_each` must be a list, it is {list}")));
+            return Err(Failure::permanent(codes::LIST, format!("`for_each` must be a list, it is {list}")));
         };
         if values.is_empty() && !each.allow_empty {
-            return Err(Failure::permanent("WR0009", format!("`for_each` is an empty list: `{}`", each.list.source())));
+            return Err(Failure::permanent(codes::LIST, format!("`for_each` is an empty list: `{}`", each.list.source())));
         }
         if values.len() > ITEMS_MAX {
-            return Err(Failure::permanent("WR0009", format!("`for_each` has {} items, at most {ITEMS_MAX} are possible", values.len())));
+            return Err(Failure::permanent(codes::LIST, format!("`for_each` has {} items, at most {ITEMS_MAX} are possible", values.len())));
         }
         let mut items = vec![];
         let mut keys = BTreeSet::new();
@@ -83,7 +84,7 @@ impl Evaluator<'_> {
             scope.values.insert("item".to_owned(), value.clone());
             let key = item_key(each, &value, &scope)?;
             if !keys.insert(key.clone()) {
-                return Err(Failure::permanent("WR0009", format!("two items of `for_each` have the key `{key}`")));
+                return Err(Failure::permanent(codes::LIST, format!("two items of `for_each` have the key `{key}`")));
             }
             items.push(Item { key, value });
         }
@@ -91,7 +92,7 @@ impl Evaluator<'_> {
         if let Some(covers) = &step.covers {
             scope.values.insert("items".to_owned(), Arc::new(json!(values)));
             if !truth(covers, &scope, "covers")? {
-                return Err(Failure::permanent("WR0010", format!("the items do not cover what they must: `{}` is false", covers.source())));
+                return Err(Failure::permanent(codes::NOT_COVERED, format!("the items do not cover what they must: `{}` is false", covers.source())));
             }
         }
         Ok(Opening::Items(items))
@@ -138,7 +139,7 @@ impl Evaluator<'_> {
 }
 
 fn for_each(step: &Step) -> Result<&ForEach, Failure> {
-    let missing = || Failure::permanent("WR0001", format!("step {} has no `for_each`", step.name));
+    let missing = || Failure::permanent(codes::UNKNOWN_STEP, format!("step {} has no `for_each`", step.name));
     step.for_each.as_ref().ok_or_else(missing)
 }
 
@@ -155,11 +156,11 @@ fn item_key(
         Value::String(text) => text.clone(),
         scalar @ (Value::Number(_) | Value::Bool(_)) => scalar.to_string(),
         other => {
-            return Err(Failure::permanent("WR0009", format!("an item of `for_each` needs `item_key`: {other} is no text")));
+            return Err(Failure::permanent(codes::LIST, format!("an item of `for_each` needs `item_key`: {other} is no text")));
         }
     };
     if text.is_empty() || text.len() > ITEM_KEY_BYTES_MAX {
-        return Err(Failure::permanent("WR0009", format!("an item's key has 1 to {ITEM_KEY_BYTES_MAX} bytes, `{text}` has {}", text.len())));
+        return Err(Failure::permanent(codes::LIST, format!("an item's key has 1 to {ITEM_KEY_BYTES_MAX} bytes, `{text}` has {}", text.len())));
     }
     Ok(text.into())
 }

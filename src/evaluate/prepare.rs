@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::evaluate::codes;
 use crate::action::request::Request;
 use crate::definition::expr::Scope;
 use crate::definition::model::ActionKind;
@@ -191,7 +192,7 @@ impl Evaluator<'_> {
             Some(Ok(Some(object))) => object.describe(),
             _ => "the target (its name has no value)".to_owned(),
         };
-        Failure::permanent("WR0007", format!("{what} does not exist"))
+        Failure::permanent(codes::TARGET_MISSING, format!("{what} does not exist"))
     }
 }
 

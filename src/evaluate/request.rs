@@ -7,6 +7,7 @@ use serde_json::Value;
 use sha2::Digest;
 use sha2::Sha256;
 
+use crate::evaluate::codes;
 use crate::action::request::ATTEMPT_TIMEOUT_DEFAULT;
 use crate::action::request::Request;
 use crate::definition::expr::Scope;
@@ -83,7 +84,7 @@ impl Evaluator<'_> {
             ActionKind::Sleep => {
                 let text = args["duration"].as_str().unwrap_or_default();
                 let duration = crate::definition::duration::parse(text)
-                    .map_err(|error| Failure::permanent("WR0004", format!("`duration` is `{text}`: {error}")))?;
+                    .map_err(|error| Failure::permanent(codes::DURATION, format!("`duration` is `{text}`: {error}")))?;
                 Ok(Go::Sleep(crate::time::shorten(duration, self.speed)))
             }
             ActionKind::Approval => self.approval(args),
@@ -106,7 +107,7 @@ impl Evaluator<'_> {
             true => format!("`{}` is false", that.source()),
             false => message.en,
         };
-        let effect = AttemptEffect::Failed(Failure::permanent("WR0008", text));
+        let effect = AttemptEffect::Failed(Failure::permanent(codes::ASSERT, text));
         Ok(Go::Done(AttemptEnd { effect, ..unchanged() }))
     }
 
@@ -124,7 +125,7 @@ impl Evaluator<'_> {
             None => None,
             Some(text) => Some(
                 crate::definition::duration::parse(text)
-                    .map_err(|error| Failure::permanent("WR0004", format!("`expires` is `{text}`: {error}")))?,
+                    .map_err(|error| Failure::permanent(codes::DURATION, format!("`expires` is `{text}`: {error}")))?,
             ),
         };
         let expires = expires.map(|duration| crate::time::shorten(duration, self.speed));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::evaluate::codes;
 use crate::action::request::ObjectRef;
 use crate::action::request::Selector;
 use crate::definition::expr::EvalErrorKind;
@@ -76,7 +77,7 @@ impl ReadPlan {
 pub fn bind(readings: &mut Readings, reading: &Reading, value: Value) -> Result<(), Failure> {
     let empty = value.as_array().is_some_and(Vec::is_empty);
     if empty && !reading.target.allow_empty {
-        return Err(Failure::permanent("WR0006", format!("`{}` matches no object", reading.name)));
+        return Err(Failure::permanent(codes::NO_OBJECT, format!("`{}` matches no object", reading.name)));
     }
     readings.values.insert(reading.name.clone(), Arc::new(value));
     Ok(())
@@ -146,13 +147,13 @@ fn nullable(template: &Template, scope: &Scope, key: &str) -> Result<Option<Valu
 fn full_text(value: &Value, key: &str) -> Result<String, Failure> {
     match value.as_str() {
         Some(text) if !text.trim().is_empty() => Ok(text.to_owned()),
-        _ => Err(Failure::permanent("WR0005", format!("`{key}` of a target must be a text that is not empty, it is {value}"))),
+        _ => Err(Failure::permanent(codes::EMPTY_TARGET, format!("`{key}` of a target must be a text that is not empty, it is {value}"))),
     }
 }
 
 fn names(value: &Value) -> Result<Vec<String>, Failure> {
     match value.as_array() {
         Some(names) => names.iter().map(|name| full_text(name, "names")).collect(),
-        None => Err(Failure::permanent("WR0005", format!("`names` of a target must be a list, it is {value}"))),
+        None => Err(Failure::permanent(codes::EMPTY_TARGET, format!("`names` of a target must be a list, it is {value}"))),
     }
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use sha2::Digest;
 use sha2::Sha256;
 
+use crate::runner::codes;
 use crate::action::request::Request;
 use crate::engine::Command;
 use crate::engine::Effect;
@@ -47,7 +48,7 @@ impl RunTask {
             let end = match start {
                 Ok(start) => match host.start(start).await {
                     Ok(child) => host.end_of_child(child).await,
-                    Err(error) => failed(Failure::permanent("WR0040", format!("the child could not start: {error}"))),
+                    Err(error) => failed(Failure::permanent(codes::CHILD_START, format!("the child could not start: {error}"))),
                 },
                 Err(failure) => failed(failure),
             };
@@ -64,7 +65,7 @@ impl RunTask {
             let finding = match host.shared.store.summary(child) {
                 Ok(Some(_)) => Finding::Ended(host.end_of_child(child).await),
                 Ok(None) => Finding::NotDone,
-                Err(error) => Finding::CannotTell(Failure::unknown("WR0041", error.to_string())),
+                Err(error) => Finding::CannotTell(Failure::unknown(codes::CHILD_UNKNOWN, error.to_string())),
             };
             reporter.done(Command::Observed { unit: unit.clone(), attempt, finding });
         })
@@ -85,14 +86,14 @@ impl RunTask {
             Trigger::Manual | Trigger::Retry(_) | Trigger::Rollback(_) => (self.run.id, 1),
         };
         if depth > DEPTH_MAX {
-            return Err(Failure::permanent("WR0042", format!("workflows call each other more than {DEPTH_MAX} deep")));
+            return Err(Failure::permanent(codes::TOO_DEEP, format!("workflows call each other more than {DEPTH_MAX} deep")));
         }
         let name = args["name"].as_str().unwrap_or_default();
         let plan = self.plan.children.get(name);
-        let plan = plan.ok_or_else(|| Failure::permanent("WR0001", format!("there is no workflow `{name}`")))?.clone();
+        let plan = plan.ok_or_else(|| Failure::permanent(crate::evaluate::codes::UNKNOWN_STEP, format!("there is no workflow `{name}`")))?.clone();
         let given = args.get("inputs").cloned().unwrap_or_else(|| json!({}));
         let inputs = plan.workflow.complete_inputs(&given).map_err(|error| {
-            Failure::permanent("WR0043", format!("the inputs of `{name}`: {error}"))
+            Failure::permanent(codes::CHILD_START, format!("the inputs of `{name}`: {error}"))
         })?;
         Ok(Start {
             plan,
@@ -111,7 +112,7 @@ impl Host {
     async fn end_of_child(&self, child: RunId) -> AttemptEnd {
         match self.finished(child).await {
             Ok(state) => state,
-            Err(error) => failed(Failure::unknown("WR0041", format!("the child {child}: {error}"))),
+            Err(error) => failed(Failure::unknown(codes::CHILD_UNKNOWN, format!("the child {child}: {error}"))),
         }
     }
 
@@ -132,7 +133,7 @@ impl Host {
                 RunOutcome::Failed | RunOutcome::RolledBack | RunOutcome::Cancelled(_) => {
                     let why = finished.failure.as_ref().map_or("it was cancelled", |failure| &failure.message);
                     let text = format!("{} ({child}): {why}", state.created.workflow);
-                    AttemptEffect::Failed(Failure::permanent("WR0044", text))
+                    AttemptEffect::Failed(Failure::permanent(codes::CHILD_FAILED, text))
                 }
             };
             return Ok(AttemptEnd { effect, object: None, result: Some(Blob::Inline(Arc::new(result))), changes: None });

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::Notify;
 
+use crate::runner::codes;
 use crate::action::request::Answer;
 use crate::action::request::Origin;
 use crate::definition::model::ActionKind;
@@ -118,7 +119,7 @@ impl RunTask {
                 Ok(self.start_watch(effect, self.observer(plan)))
             }
             Effect::Guard(index) => {
-                let missing = || Failure::permanent("WR0001", format!("the workflow has no guard {index}"));
+                let missing = || Failure::permanent(crate::evaluate::codes::UNKNOWN_STEP, format!("the workflow has no guard {index}"));
                 let guard = self.plan.workflow.guards.get(usize::from(*index));
                 let guard = guard.ok_or_else(missing).map_err(refused)?;
                 let plan = evaluator.reads_to_guard(guard).map_err(refused)?;
@@ -149,7 +150,7 @@ impl RunTask {
     fn start_act(&mut self, effect: &Effect, unit: &UnitId, attempt: u32) -> Result<Task, Command> {
         let Some(request) = self.requests.get(unit).cloned() else {
             // Only the process that prepared a request may send it; another one observes.
-            let failure = Failure::unknown("WR0002", format!("the request of {unit} was not prepared here"));
+            let failure = Failure::unknown(codes::NOT_PREPARED, format!("the request of {unit} was not prepared here"));
             return Err(acted(unit, attempt, failed(failure)));
         };
         if request.uses == ActionKind::Workflow {
@@ -191,7 +192,7 @@ impl RunTask {
         let cannot_tell = |failure| refusal(effect, failure);
         let (settle, process) = match self.run.unit(unit).map(|state| &state.phase) {
             Some(Phase::Observing { settle, process }) => (*settle, process.clone()),
-            _ => return Err(cannot_tell(Failure::unknown("WR0002", format!("{unit} is not observed")))),
+            _ => return Err(cannot_tell(Failure::unknown(codes::NOT_PREPARED, format!("{unit} is not observed")))),
         };
         if self.step(unit).is_some_and(|step| step.action.uses == ActionKind::Workflow) {
             return Ok(self.observe_child(effect, unit, attempt));
@@ -222,7 +223,7 @@ impl RunTask {
             return Finding::CannotTell(failure.clone());
         }
         let Some(step) = self.step(unit) else {
-            return Finding::CannotTell(Failure::permanent("WR0001", format!("the workflow has no step {unit}")));
+            return Finding::CannotTell(Failure::permanent(crate::evaluate::codes::UNKNOWN_STEP, format!("the workflow has no step {unit}")));
         };
         let values = self.shared.values();
         let object = readings.values.get("object").map(AsRef::as_ref);
@@ -238,7 +239,7 @@ impl RunTask {
             (Ok(Some(false)), _) | (Ok(None), Some(false)) => Finding::NotDone,
             (Ok(None), None) if step.idempotent => Finding::NotDone,
             (Ok(None), None) => Finding::CannotTell(Failure::unknown(
-                "WR0012",
+                crate::engine::codes::CANNOT_TELL,
                 format!("{unit} was interrupted, and it has neither `check` nor `idempotent = true`"),
             )),
             (Err(failure), _) => Finding::CannotTell(failure),

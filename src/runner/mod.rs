@@ -5,6 +5,7 @@
 //! moment is parked: its journal and a due time are all that is left of it. [`host`] knows which is which.
 
 mod child;
+pub mod codes;
 mod effects;
 pub mod host;
 mod observer;

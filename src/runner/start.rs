@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use crate::runner::codes;
 use crate::engine;
 use crate::engine::Command;
 use crate::engine::Event;
@@ -60,7 +61,7 @@ impl Host {
         let is_child = matches!(start.trigger, Trigger::Parent { .. });
         if shared.paused.load(Ordering::Acquire) && !is_child {
             let text = "nothing new is started: `windrow pause --all` is in force; `windrow unpause --all` ends it";
-            return Err(Error::Refused(Failure::retryable("WR0030", text)));
+            return Err(Error::Refused(Failure::retryable(codes::PAUSED, text)));
         }
         if shared.remember_plan(&start.plan) {
             let definition = start.plan.normalised();
@@ -129,7 +130,7 @@ impl Host {
             Trigger::Manual | Trigger::Retry(_) | Trigger::Rollback(_) => id,
         };
         lock(&self.shared.locks).request(id, owner, &created.locks, at_once).map_err(|refusal| {
-            Error::Refused(Failure::retryable("WR0031", refusal.to_string()))
+            Error::Refused(Failure::retryable(codes::LOCK_HELD, refusal.to_string()))
         })
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::runner::codes;
 use crate::action::secret::Sealer;
 use crate::engine::event::Blob;
 use crate::evaluate::Values;
@@ -36,12 +37,12 @@ impl Values for SideFiles {
         if is_scalar(&sealed) {
             return Ok(Blob::Inline(sealed));
         }
-        let bytes = serde_json::to_vec(&sealed).map_err(|error| Failure::permanent("WR0020", error.to_string()))?;
+        let bytes = serde_json::to_vec(&sealed).map_err(|error| Failure::permanent(codes::NOT_KEPT, error.to_string()))?;
         if bytes.len() <= INLINE_BYTES_MAX {
             return Ok(Blob::Inline(sealed));
         }
         let digest = self.store.put_blob(&bytes);
-        digest.map(Blob::Side).map_err(|error| Failure::retryable("WR0020", format!("a value could not be kept: {error}")))
+        digest.map(Blob::Side).map_err(|error| Failure::retryable(codes::NOT_KEPT, format!("a value could not be kept: {error}")))
     }
 }
 
@@ -55,5 +56,5 @@ fn is_scalar(value: &Value) -> bool {
 }
 
 fn lost(digest: &str, error: &str) -> Failure {
-    Failure::permanent("WR0021", format!("the value {digest} is lost: {error}"))
+    Failure::permanent(codes::LOST_VALUE, format!("the value {digest} is lost: {error}"))
 }
