@@ -28,6 +28,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 pub mod unit;
+mod words;
 
 pub use apply::IllegalEvent;
 pub use command::Command;

@@ -435,7 +435,6 @@ impl UnitState {
 
 /// A run's state, as people and programs see it (design.md section 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "design.md section 2 defines the words")]
 pub enum RunStatus {
     Queued,

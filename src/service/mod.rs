@@ -1,19 +1,254 @@
 //! The one interface that all surfaces use: command line, socket, later API, page and chat.
 
+pub mod client;
 pub mod operation;
+pub mod socket;
+mod unit_name;
+pub mod view;
 
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_json::json;
 use tokio::sync::mpsc;
 
+use crate::definition::Library;
+use crate::engine::Command;
 use crate::engine::event::Actor;
+use crate::engine::event::Trigger;
+use crate::engine::linked::Kind;
+use crate::engine::state::RunStatus;
+use crate::failure::Failure;
 use crate::id::RunId;
+use crate::journal::Store;
+use crate::journal::store::Summary;
+use crate::runner::Error;
 use crate::runner::Host;
+use crate::runner::Start;
 use crate::service::operation::Change;
+use crate::service::operation::Filter;
 use crate::service::operation::Operation;
 use crate::service::operation::Problem;
+use crate::service::operation::ProblemKind;
 use crate::service::operation::Reply;
+use crate::service::operation::Verb;
 
-/// The service of a process that owns the store. Cheap to clone.
+/// The most lines of one page: a page is one message on the socket.
+const PAGE_MAX: usize = 1000;
+/// Lines of the index that are read at once while filtering.
+const SCAN: usize = 256;
+/// Changes that a watcher may be behind.
+const BEHIND_MAX: usize = 64;
+
+/// The service of the process that owns the store. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     host: Host,
+    store: Arc<dyn Store>,
+    library: Arc<Library>,
+}
+
+impl Handle {
+    /// The service of `host`, which keeps its runs in `store` and takes its workflows from `library`.
+    pub fn new(host: Host, store: Arc<dyn Store>, library: Arc<Library>) -> Self {
+        Self { host, store, library }
+    }
+
+    /// Does what `by` asks; on return it is durable.
+    ///
+    /// # Errors
+    /// See [`ProblemKind`].
+    pub async fn call(&self, operation: Operation, by: Actor) -> Result<Reply, Problem> {
+        match operation {
+            Operation::Start { workflow, inputs, key } => {
+                self.start(&workflow, &Value::Object(inputs), key, by).await
+            }
+            Operation::Resume { run } => self.resume(run).await,
+            Operation::Command { run, verb } => {
+                self.host.command(run, command(verb, by)?).await?;
+                Ok(Reply::Done)
+            }
+            Operation::Runs { filter, before, limit } => self.runs(&filter, before, limit),
+            Operation::Show { run, events } => self.show(run, events),
+            Operation::Retry { run } => self.link(run, Kind::Retry, by).await,
+            Operation::Rollback { run } => self.link(run, Kind::Rollback, by).await,
+            Operation::PauseAll { paused } => {
+                self.host.pause_all(paused).await.map_err(Error::from)?;
+                Ok(Reply::Done)
+            }
+            Operation::Locks => Ok(Reply::Rows { rows: self.host.locks() }),
+            Operation::Debts => self.debts(),
+        }
+    }
+
+    /// The run now, then each change of it until it is over.
+    ///
+    /// # Errors
+    /// An unknown run.
+    pub fn watch(&self, run: RunId) -> Result<mpsc::Receiver<Change>, Problem> {
+        let mut updates = self.host.watch(run);
+        let (changes, receiver) = mpsc::channel(BEHIND_MAX);
+        let (plan, state) = self.host.load(run)?;
+        let first = Change { seq: state.seq, view: view::run(&plan, &state), events: vec![] };
+        let handle = self.clone();
+        tokio::spawn(async move {
+            let (mut seq, mut over) = (state.seq, state.finished.is_some());
+            let mut next = Some(first);
+            while let Some(change) = next.take() {
+                if changes.send(change).await.is_err() || over {
+                    return;
+                }
+                while next.is_none() {
+                    // A watcher that fell behind is dropped by the run: look at the journal and watch anew.
+                    let update = updates.recv().await;
+                    if update.is_none() {
+                        updates = handle.host.watch(run);
+                    }
+                    let Ok((plan, state)) = handle.host.load(run) else { return };
+                    if state.seq > seq {
+                        let events = update.map(|update| view::events(&update)).unwrap_or_default();
+                        next = Some(Change { seq: state.seq, view: view::run(&plan, &state), events });
+                        (seq, over) = (state.seq, state.finished.is_some());
+                    } else if update.is_none() && changes.is_closed() {
+                        return;
+                    }
+                }
+            }
+        });
+        Ok(receiver)
+    }
+
+    /// Waits until a run is over. Cheaper than [`Handle::watch`]: only the end is looked at.
+    ///
+    /// # Errors
+    /// An unknown run.
+    pub async fn end_of(&self, run: RunId) -> Result<RunStatus, Problem> {
+        Ok(self.host.end_of(run).await?)
+    }
+
+    async fn start(
+        &self,
+        workflow: &str,
+        inputs: &Value,
+        key: Option<Arc<str>>,
+        by: Actor,
+    ) -> Result<Reply, Problem> {
+        let plan = self.library.plan(workflow).map_err(Problem::usage)?;
+        let inputs = plan.workflow.complete_inputs(inputs).map_err(|error| {
+            Problem::usage(Failure::permanent("bad-inputs", error.to_string()))
+        })?;
+        let start = Start { plan, inputs, trigger: Trigger::Manual, by, key, inherited: None, id: None };
+        Ok(Reply::Started { run: self.host.start(start).await? })
+    }
+
+    async fn resume(&self, run: Option<RunId>) -> Result<Reply, Problem> {
+        let Some(run) = run else {
+            self.host.adopt_all().map_err(Error::from)?;
+            return Ok(Reply::Done);
+        };
+        if let Some(error) = self.host.adopt(run).await? {
+            return Err(error.into());
+        }
+        Ok(Reply::Started { run })
+    }
+
+    /// A new run that continues, or undoes, a terminal one (E11).
+    async fn link(&self, run: RunId, kind: Kind, by: Actor) -> Result<Reply, Problem> {
+        let start = self.host.linked(run, kind, by, None)?;
+        Ok(Reply::Started { run: self.host.start(start).await? })
+    }
+
+    fn show(&self, run: RunId, events: bool) -> Result<Reply, Problem> {
+        let (plan, state) = self.host.load(run)?;
+        let mut view = view::run(&plan, &state);
+        if events {
+            let records = self.store.read(run).map_err(Error::from)?;
+            view["events"] = records.iter().map(view::event).collect();
+        }
+        Ok(Reply::Run { view })
+    }
+
+    fn runs(&self, filter: &Filter, mut before: Option<RunId>, limit: usize) -> Result<Reply, Problem> {
+        let limit = limit.clamp(1, PAGE_MAX);
+        let mut found = vec![];
+        loop {
+            let lines = self.store.runs(before, SCAN).map_err(Error::from)?;
+            let last = lines.len() < SCAN;
+            for line in lines {
+                before = Some(line.run);
+                if matches(filter, &line) {
+                    found.push(line);
+                }
+                if found.len() == limit {
+                    return Ok(Reply::Runs { runs: found, next: before });
+                }
+            }
+            if last {
+                return Ok(Reply::Runs { runs: found, next: None });
+            }
+        }
+    }
+
+    fn debts(&self) -> Result<Reply, Problem> {
+        let mut rows = vec![];
+        let mut before = None;
+        loop {
+            let lines = self.store.runs(before, SCAN).map_err(Error::from)?;
+            for line in lines.iter().filter(|line| line.debts > 0) {
+                let (_, state) = self.host.load(line.run)?;
+                let row = |debt| json!({ "run": line.run, "workflow": line.workflow, "debt": debt });
+                rows.extend(state.debts.iter().map(row));
+            }
+            match lines.last().filter(|_| lines.len() == SCAN) {
+                Some(last) => before = Some(last.run),
+                None => return Ok(Reply::Rows { rows }),
+            }
+        }
+    }
+}
+
+fn matches(filter: &Filter, line: &Summary) -> bool {
+    filter.workflow.as_ref().is_none_or(|name| name == line.workflow.as_str())
+        && filter.state.as_ref().is_none_or(|state| state.eq_ignore_ascii_case(line.status.word()))
+        && (!filter.needs_me || line.status == RunStatus::Held)
+        && (!filter.open || !line.status.is_terminal())
+}
+
+/// A verb in the engine's words.
+fn command(verb: Verb, by: Actor) -> Result<Command, Problem> {
+    Ok(match verb {
+        Verb::Cancel { reason } => Command::Cancel { by, reason },
+        Verb::Terminate { reason } => Command::Terminate { by, reason },
+        Verb::Pause => Command::Pause { by },
+        Verb::Unpause => Command::Unpause { by },
+        Verb::Answer { step, choice, reason } => {
+            let unit = step.as_deref().map(unit_name::parse).transpose().map_err(Problem::usage)?;
+            Command::Answer { unit, choice, by, reason }
+        }
+        Verb::Note { text } => Command::Note { by, text },
+        Verb::BreakLock { key, reason } => Command::BreakLock { key, by, reason },
+        Verb::CloseDebt { id, reason } => Command::CloseDebt { id, by: Some(by), reason },
+    })
+}
+
+impl Problem {
+    /// The request makes no sense.
+    pub fn usage(failure: Failure) -> Self {
+        Self { kind: ProblemKind::Usage, failure }
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let text = error.to_string();
+        let (kind, failure) = match error {
+            Error::Rejected(_) => (ProblemKind::Refused, Failure::permanent("rejected", text)),
+            Error::Refused(failure) => (ProblemKind::Refused, failure),
+            Error::UnknownRun(_) => (ProblemKind::Usage, Failure::permanent("unknown-run", text)),
+            Error::Cluster(failure) => (ProblemKind::Unusable, failure),
+            Error::Store(_) => (ProblemKind::Unusable, Failure::permanent("store", text)),
+            Error::WrongCluster { .. } => (ProblemKind::Unusable, Failure::permanent("wrong-cluster", text)),
+        };
+        Self { kind, failure }
+    }
 }

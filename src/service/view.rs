@@ -1,0 +1,199 @@
+//! A run as `windrow show --output json` writes it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::engine::RunState;
+use crate::engine::event::AttemptEffect;
+use crate::engine::event::Blob;
+use crate::engine::event::Trigger;
+use crate::engine::state::BlockState;
+use crate::engine::state::Phase;
+use crate::engine::state::UnitState;
+use crate::engine::unit::Block;
+use crate::engine::unit::ItemKey;
+use crate::engine::unit::UnitId;
+use crate::journal::store::Recorded;
+use crate::plan::Plan;
+use crate::runner::Update;
+
+/// Everything about a run that its journal tells.
+pub fn run(plan: &Plan, run: &RunState) -> Value {
+    let finished = run.finished.as_ref();
+    let failure = finished
+        .and_then(|(_, finished)| finished.failure.as_ref())
+        .or_else(|| run.rollback.as_ref().and_then(|rollback| rollback.failure.as_ref()));
+    let status = run.status(plan);
+    json!({
+        "id": run.id,
+        "workflow": run.created.workflow,
+        "title": plan.workflow.title,
+        "digest": run.created.digest,
+        "cluster": run.created.cluster,
+        "state": status.word(),
+        "held_reason": run.held_reason(),
+        "inputs": run.created.inputs,
+        "trigger": trigger(&run.created.trigger),
+        "by": run.created.by.name,
+        "key": run.created.key,
+        "locks": run.created.locks,
+        "created_at": run.created_at.to_string(),
+        "finished_at": finished.map(|(at, _)| at.to_string()),
+        "rolled_back": finished.map(|(_, finished)| finished.outcome),
+        "verdict": verdict(plan, run),
+        "outputs": finished.map(|(_, finished)| finished.outputs.clone()),
+        "failure": failure,
+        "left": finished.map(|(_, finished)| &finished.left),
+        "warnings": run.warnings.iter().map(|(step, failure)| json!({ "step": step, "failure": failure })).collect::<Vec<_>>(),
+        "debts": run.debts,
+        "asks": run.asks,
+        "notes": run.notes.iter().map(|(at, by, text)| json!({ "at": at.to_string(), "by": by, "text": text })).collect::<Vec<_>>(),
+        "paused": run.paused_at.is_some(),
+        "cancelling": run.cancel_requested && finished.is_none(),
+        "steps": steps(plan, run),
+    })
+}
+
+/// One line for each item of each step, in the order of the plan, finally steps last.
+fn steps(plan: &Plan, run: &RunState) -> Vec<Value> {
+    let names = plan.graph.order().iter().chain(plan.workflow.finally.iter().map(|step| &step.name));
+    let mut rows = vec![];
+    for name in names {
+        let title = plan.workflow.step(name).map(|step| &step.title);
+        let Some(block) = run.steps.get(name) else {
+            rows.push(json!({ "name": name, "title": title, "item": null, "state": "Pending", "attempts": 0 }));
+            continue;
+        };
+        if block.units.is_empty() {
+            let reason = block.skipped.map(crate::engine::event::SkipReason::words);
+            rows.push(json!({ "name": name, "title": title, "item": null, "state": block.word(), "attempts": 0, "reason": reason }));
+        }
+        for (key, unit) in &block.units {
+            let item = (!key.is_empty()).then(|| key.clone());
+            let mut row = row(run, &Block::forward(name.clone()).unit(item.clone()), unit);
+            row["name"] = json!(name);
+            row["title"] = json!(title);
+            row["item"] = json!(item);
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+fn row(run: &RunState, id: &UnitId, unit: &UnitState) -> Value {
+    let mut row = unit_row(unit);
+    row["rollback"] = json!({ "state": run.undo_word(id), "entries": undo_rows(run, id) });
+    row
+}
+
+fn unit_row(unit: &UnitState) -> Value {
+    let changed = unit.end.as_ref().map(|end| match &end.effect {
+        AttemptEffect::Changed => json!(true),
+        AttemptEffect::Unchanged => json!(false),
+        AttemptEffect::Unattributed | AttemptEffect::Unknown(_) => json!("unknown"),
+        AttemptEffect::Failed(_) | AttemptEffect::NotDone => json!(false),
+    });
+    json!({
+        "state": unit.word(),
+        "attempts": unit.attempt,
+        "started_at": unit.started_at.to_string(),
+        "finished_at": unit.finished_at.map(|at| at.to_string()),
+        "changed": changed,
+        "captured": unit.facts.as_ref().map(|facts| facts.captured.iter().map(|(name, blob)| (name.clone(), shown(blob))).collect::<serde_json::Map<_, _>>()),
+        "outputs": unit.outputs,
+        "verdict": unit.verdict.as_ref().map(|verdict| json!({
+            "name": verdict.name, "outcome": verdict.outcome, "severity": verdict.severity, "message": verdict.message,
+        })),
+        "failure": unit.failure,
+        "waiting": waiting(unit),
+    })
+}
+
+/// A value as it is shown: one in a side file is named, not read.
+fn shown(blob: &Blob) -> Value {
+    match blob {
+        Blob::Inline(value) => value.as_ref().clone(),
+        Blob::Side(digest) => json!({ "side_file": digest }),
+    }
+}
+
+/// What a unit waits for, and until when.
+fn waiting(unit: &UnitState) -> Value {
+    match &unit.phase {
+        Phase::Pending { deadline, message, .. } => json!({ "for": message, "until": deadline.to_string() }),
+        Phase::Sleeping { due } => json!({ "until": due.to_string() }),
+        Phase::Backoff { due } => json!({ "for": "the next attempt", "until": due.to_string() }),
+        Phase::Waiting(wait) => json!({
+            "for": wait.reason,
+            "until": wait.deadline.to_string(),
+            "since": wait.since.to_string(),
+            "progress": wait.progress,
+            "tracks": wait.tracks,
+        }),
+        Phase::Preparing
+        | Phase::Acting { .. }
+        | Phase::Observing { .. }
+        | Phase::Failing
+        | Phase::Acted
+        | Phase::Asking { .. }
+        | Phase::Concluding
+        | Phase::Done(_) => Value::Null,
+    }
+}
+
+fn undo_rows(run: &RunState, id: &UnitId) -> Vec<Value> {
+    let of_item = |item: &Option<ItemKey>| item.is_none() || *item == id.item;
+    let blocks = run.undos.iter().filter(|(block, _)| block.step == id.block.step);
+    let mut rows = vec![];
+    for (block, state) in blocks {
+        let Some(undo) = block.undo.as_ref().filter(|undo| of_item(&undo.item)) else { continue };
+        rows.extend(undo_units(undo.entry, state));
+    }
+    rows
+}
+
+fn undo_units(entry: u16, block: &BlockState) -> Vec<Value> {
+    if block.units.is_empty() {
+        return vec![json!({ "entry": entry, "state": block.word() })];
+    }
+    let row = |(key, unit): (&Arc<str>, &UnitState)| {
+        let mut row = unit_row(unit);
+        row["entry"] = json!(entry);
+        row["item"] = json!((!key.is_empty()).then_some(key));
+        row
+    };
+    block.units.iter().map(row).collect()
+}
+
+/// The verdict of the run: that of the step that the workflow names, the worst of its items.
+fn verdict(plan: &Plan, run: &RunState) -> Option<Value> {
+    let block = run.steps.get(plan.workflow.verdict_of.as_ref()?)?;
+    let verdicts = block.units.values().filter_map(|unit| unit.verdict.as_ref());
+    let worst = verdicts.max_by_key(|verdict| verdict.severity)?;
+    Some(json!({ "name": worst.name, "severity": worst.severity, "message": worst.message }))
+}
+
+fn trigger(trigger: &Trigger) -> Value {
+    match trigger {
+        Trigger::Manual => json!({ "kind": "manual" }),
+        Trigger::Parent { run, root, unit, .. } => {
+            json!({ "kind": "parent", "run": run, "root": root, "step": unit.to_string() })
+        }
+        Trigger::Retry(run) => json!({ "kind": "retry", "run": run }),
+        Trigger::Rollback(run) => json!({ "kind": "rollback", "run": run }),
+    }
+}
+
+/// A record of the journal.
+pub fn event(record: &Recorded) -> Value {
+    json!({ "seq": record.seq, "at": record.at.to_string(), "event": record.event })
+}
+
+/// The records of an update.
+pub fn events(update: &Update) -> Vec<Value> {
+    let first = update.seq.0 + 1 - update.events.len() as u64;
+    let numbered = update.events.iter().zip(first..);
+    numbered.map(|(event, seq)| json!({ "seq": seq, "at": update.at.to_string(), "event": event })).collect()
+}
