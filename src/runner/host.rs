@@ -69,6 +69,8 @@ pub(super) struct Shared {
     timers: Timers,
     pub(super) updates: Updates,
     pub(super) paused: AtomicBool,
+    /// The process is about to end: nothing is started any more.
+    stopping: AtomicBool,
     /// Runs that stand still because this process talks to another cluster: expected and found.
     foreign: Mutex<BTreeMap<RunId, (Arc<str>, Arc<str>)>>,
 }
@@ -117,25 +119,71 @@ impl Host {
             timers: Timers::default(),
             updates: Updates::default(),
             paused: AtomicBool::new(paused),
+            stopping: AtomicBool::new(false),
             foreign: Mutex::default(),
         });
-        let host = Self { shared };
-        let open = host.shared.store.open_runs()?;
-        *lock(&host.shared.locks) = LockTable::rebuild(&open);
-        for summary in open {
-            host.adopt(&summary);
-        }
-        tokio::spawn(wake_parked(host.shared.clone()));
-        Ok(host)
+        *lock(&shared.locks) = LockTable::rebuild(&shared.store.open_runs()?);
+        tokio::spawn(wake_parked(shared.clone()));
+        Ok(Self { shared })
     }
 
-    /// Goes on with a run of an earlier process.
-    fn adopt(&self, summary: &Summary) {
-        match summary.due {
-            // Nothing to do before that moment: its journal need not even be read.
-            Some(due) => self.shared.timers.set(summary.run, due),
-            None => self.shared.deliver(summary.run, Message::Due),
+    /// Goes on with every run that an earlier process left open.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn adopt_all(&self) -> Result<(), store::Error> {
+        for summary in self.shared.store.open_runs()? {
+            match summary.due {
+                // Nothing to do before that moment: its journal need not even be read.
+                Some(due) => self.shared.timers.set(summary.run, due),
+                None => self.shared.deliver(summary.run, Message::Due),
+            }
         }
+        Ok(())
+    }
+
+    /// Goes on with one run; an error that it cannot, because it is over or belongs to another cluster.
+    ///
+    /// # Errors
+    /// As [`Host::command`].
+    pub async fn adopt(&self, run: RunId) -> Result<(), Error> {
+        let (_, state) = self.load(run)?;
+        if state.finished.is_some() {
+            return Err(Error::Rejected(Rejection::Finished));
+        }
+        if let Some(expected) = &state.created.cluster {
+            let found = self.cluster_uid().await?;
+            if found != *expected {
+                return Err(Error::WrongCluster { run, expected: expected.clone(), found });
+            }
+        }
+        self.shared.deliver(run, Message::Due);
+        Ok(())
+    }
+
+    /// Ends the actors of all runs. What they have decided is durable; what is in flight will be observed.
+    pub async fn park_all(&self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        let live: Vec<_> = std::mem::take(&mut *lock(&self.shared.live)).into_values().collect();
+        for inbox in live {
+            let (stopped, done) = oneshot::channel();
+            if inbox.send(Message::Stop(stopped)).is_ok() {
+                drop(done.await);
+            }
+        }
+    }
+
+    /// Waits until a run is over.
+    ///
+    /// # Errors
+    /// An unknown run, or a store that cannot be read.
+    pub async fn end_of(&self, run: RunId) -> Result<RunStatus, Error> {
+        let over = self.shared.updates.subscribe_end(run);
+        let summary = self.shared.store.summary(run)?.ok_or(Error::UnknownRun(run))?;
+        if summary.status.is_terminal() {
+            return Ok(summary.status);
+        }
+        over.await.map_err(|_| store::Error::Unusable("the run stopped".to_owned()).into())
     }
 
     /// Gives a command to a run and waits until what follows from it is durable.
@@ -227,6 +275,9 @@ impl Shared {
             Some(inbox) => inbox.send(message).err().map(|error| error.0),
             None => Some(message),
         };
+        if self.stopping.load(Ordering::Acquire) {
+            return;
+        }
         if let Some(message) = undelivered {
             let (inbox, channel) = mpsc::unbounded_channel();
             // The receiver is at hand: this cannot fail.

@@ -38,6 +38,8 @@ pub(super) enum Message {
     ClusterChecked,
     /// Time has passed.
     Due,
+    /// The process ends: stop where you are, and say when.
+    Stop(oneshot::Sender<()>),
 }
 
 /// Both ends of a run's mailbox.
@@ -117,10 +119,12 @@ impl RunTask {
                 () = self.shared.wait_until(due) => Some(Message::Due),
             };
             let Some(message) = message else { break };
-            self.take(message);
-            while let Ok(message) = self.inbox.try_recv() {
-                self.take(message);
+            if let Message::Stop(stopped) = message {
+                self.tasks.clear();
+                drop(stopped.send(()));
+                break;
             }
+            self.take(message);
         }
         if let Some(check) = check {
             check.abort();
@@ -140,6 +144,8 @@ impl RunTask {
                     self.hear(&effect, report);
                 }
             }
+            // Handled where messages are received.
+            Message::Stop(_) => {}
             Message::ClusterChecked => self.cluster_checked = true,
             Message::Due => {
                 self.ticked = self.shared.clock.now();

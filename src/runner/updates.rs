@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use tokio::sync::mpsc;
+use tokio::sync::oneshot;
 
+use crate::engine::state::RunStatus;
 use crate::id::RunId;
 use crate::runner::host::Update;
 use crate::runner::host::lock;
@@ -16,6 +18,8 @@ const BEHIND_MAX: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct Updates {
     watchers: Mutex<BTreeMap<RunId, Vec<mpsc::Sender<Update>>>>,
+    /// Those who only want to know the end: they are not woken before.
+    ends: Mutex<BTreeMap<RunId, Vec<oneshot::Sender<RunStatus>>>>,
 }
 
 impl Updates {
@@ -34,6 +38,21 @@ impl Updates {
         senders.retain(|sender| sender.try_send(update.clone()).is_ok());
         if senders.is_empty() {
             watchers.remove(&run);
+        }
+    }
+
+    /// The state in which `run` ends.
+    pub(super) fn subscribe_end(&self, run: RunId) -> oneshot::Receiver<RunStatus> {
+        let (sender, receiver) = oneshot::channel();
+        lock(&self.ends).entry(run).or_default().push(sender);
+        receiver
+    }
+
+    /// Tells those who wait for the end of `run`.
+    pub(super) fn publish_end(&self, run: RunId, status: RunStatus) {
+        for sender in lock(&self.ends).remove(&run).into_iter().flatten() {
+            // Whoever waited may have gone away.
+            drop(sender.send(status));
         }
     }
 }

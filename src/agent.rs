@@ -1,0 +1,98 @@
+//! The process that owns a state directory: its store, its runs, its socket.
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::action::Executor;
+use crate::action::secret::Sealer;
+use crate::definition::Library;
+use crate::journal::Store;
+use crate::journal::sled::SledStore;
+use crate::journal::store;
+use crate::runner::Host;
+use crate::runner::host::Parts;
+use crate::service::Handle;
+use crate::service::socket;
+use crate::time::Clock;
+use crate::time::SharedClock;
+use crate::time::SystemClock;
+use crate::time::wall_now;
+
+/// An open state directory.
+pub struct Agent {
+    /// What all surfaces talk to.
+    pub handle: Handle,
+    host: Host,
+    state: PathBuf,
+}
+
+/// Why a state directory cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// The directory itself, its key or its socket.
+    #[error("{what} in {}", .dir.display())]
+    Directory {
+        /// What failed.
+        what: &'static str,
+        /// The directory.
+        dir: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl Agent {
+    /// Opens the state directory. No run goes on yet: see [`Agent::serve`] and [`Handle::call`] with `Resume`.
+    ///
+    /// # Errors
+    /// Another process has it, it is damaged, of a newer version, or cannot be written.
+    pub async fn open(state: &Path, library: Library, executor: Executor, speed: f64) -> Result<Self, Error> {
+        let failed = |what| move |source| Error::Directory { what, dir: state.to_owned(), source };
+        std::fs::create_dir_all(state).map_err(failed("cannot create the directory"))?;
+        let store: Arc<dyn Store> = Arc::new(SledStore::open(state)?);
+        let sealer = Arc::new(Sealer::open(state).map_err(failed("cannot read the sealing key"))?);
+        // Time never runs behind what is recorded, whatever the wall clock says after a restart (E7).
+        let start = wall_now().max(store.newest()?.unwrap_or_default());
+        let clock: SharedClock = Arc::new(SystemClock::starting_at(start, speed));
+        let library = Arc::new(library);
+        let parts = Parts {
+            store: store.clone(),
+            executor: Arc::new(executor),
+            clock: clock.clone(),
+            library: library.clone(),
+            sealer,
+        };
+        let host = Host::open(parts)?;
+        Ok(Self { handle: Handle::new(host.clone(), store, library), host, state: state.to_owned() })
+    }
+
+    /// Serves the socket, as a task that ends with the process.
+    ///
+    /// # Errors
+    /// If the socket cannot be made.
+    pub fn serve(&self) -> Result<(), Error> {
+        let failed = |source| Error::Directory { what: "cannot open the socket", dir: self.state.clone(), source };
+        let listener = socket::listen(&self.state).map_err(failed)?;
+        tokio::spawn(socket::serve(self.handle.clone(), listener));
+        Ok(())
+    }
+
+    /// Takes over every open run, then serves until the process ends.
+    ///
+    /// # Errors
+    /// If the store cannot be read or the socket cannot be made.
+    pub async fn serve_all(&self) -> Result<(), Error> {
+        self.host.adopt_all()?;
+        self.serve()?;
+        std::future::pending().await
+    }
+
+    /// Stops all runs where they are: each goes on from its journal when it is resumed.
+    pub async fn park(&self) {
+        self.host.park_all().await;
+    }
+}
