@@ -55,7 +55,7 @@ impl Evaluator<'_> {
     pub fn reads_to_judge(&self, unit: &UnitId) -> Result<ReadPlan, Failure> {
         let step = self.step(&unit.block)?;
         let wait = wait_of(step)?;
-        let mut wanted = wanted_to_judge(wait);
+        let mut wanted = self.expanded(step, &wait.lets, wanted_to_judge(wait));
         let mut readings = vec![];
         let target = wait.target.as_ref().or_else(|| self.target_of(unit, step));
         if let Some(target) = target.filter(|_| wanted.contains("object")) {
@@ -232,8 +232,6 @@ fn wanted_to_judge(wait: &Wait) -> Wanted {
     let exprs = verdicts.clone().map(|verdict| &verdict.when).chain(wait.tracks.values()).chain(&wait.progress);
     let mut wanted = wanted_by_exprs(exprs);
     wanted.extend(wanted_by(verdicts.flat_map(|verdict| verdict.message.iter().chain(&verdict.message_zh))));
-    let lets = wanted_by_exprs(wait.lets.values());
-    wanted.extend(lets);
     wanted
 }
 

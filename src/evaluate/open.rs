@@ -61,7 +61,7 @@ impl Evaluator<'_> {
         let mut scope = self.unit_scope(step, &unit, readings, &BTreeMap::new(), wanted_by_exprs(exprs))?;
         if let Some(when) = &step.when {
             if !truth(when, &scope, "when")? {
-                return Ok(Opening::Skip);
+                return Ok(Opening::Skip { debt: self.else_debt(step, &scope) });
             }
         }
         if let Some(failure) = &readings.unreadable {
@@ -101,8 +101,9 @@ impl Evaluator<'_> {
     /// What has to be read before a unit's outputs can be evaluated, if it was not read just before.
     pub fn reads_to_conclude(&self, unit: &UnitId) -> Result<ReadPlan, Failure> {
         let step = self.step(&unit.block)?;
-        let wanted = wanted_by(step.outputs.values());
         let wait = step.wait.as_ref();
+        let lets = wait.map(|wait| wait.lets.clone()).unwrap_or_default();
+        let wanted = self.expanded(step, &lets, wanted_by(step.outputs.values()));
         let target = wait.and_then(|wait| wait.target.as_ref()).or_else(|| self.target_of(unit, step));
         let mut readings = vec![];
         if let Some(target) = target.filter(|_| wanted.contains("object")) {

@@ -11,6 +11,7 @@ use crate::definition::expr::Scope;
 use crate::definition::model::ActionKind;
 use crate::definition::model::Step;
 use crate::definition::model::Target;
+use crate::engine::command::DebtDraft;
 use crate::engine::command::Preparation;
 use crate::engine::command::Ready;
 use crate::engine::event::Facts;
@@ -52,7 +53,7 @@ impl Evaluator<'_> {
     pub fn reads_to_prepare(&self, unit: &UnitId) -> Result<Option<ReadPlan>, Failure> {
         let step = self.step(&unit.block)?;
         let target = self.target_of(unit, step);
-        let mut wanted = wanted_to_prepare(step);
+        let mut wanted = self.expanded(step, &BTreeMap::new(), wanted_to_prepare(step));
         let reads_object = target.is_some() && (needs_object(step.action.uses) || wanted.contains("object"));
         let mut readings: Vec<Reading> = vec![];
         if let Some(target) = target.filter(|_| reads_object) {
@@ -64,11 +65,9 @@ impl Evaluator<'_> {
             readings.push(Reading { name: name.clone(), target: target.clone() });
         }
         let scope = self.unit_scope(step, unit, &Readings::default(), &BTreeMap::new(), wanted)?;
-        // A block with a `for_each` was asked when it was opened.
-        if let Some(when) = step.when.as_ref().filter(|_| unit.item.is_none()) {
-            if !truth(when, &scope, "when")? {
-                return Ok(None);
-            }
+        // An undo looks at the world first: its `when` sees `object`.
+        if asks_when(unit) && unit.block.undo.is_none() && !self.applies(step, &scope)? {
+            return Ok(None);
         }
         Ok(Some(ReadPlan::new(scope, readings)))
     }
@@ -84,9 +83,13 @@ impl Evaluator<'_> {
     fn try_prepare(&self, unit: &UnitId, readings: &Readings) -> Result<Prepared, Failure> {
         let step = self.step(&unit.block)?;
         let mut scope = self.unit_scope(step, unit, readings, &BTreeMap::new(), wanted_to_prepare(step))?;
+        if asks_when(unit) && unit.block.undo.is_some() && !self.applies(step, &scope)? {
+            return Ok(Preparation::Skip { debt: self.else_debt(step, &scope) }.into());
+        }
         let step_timeout = self.optional_duration(step.timeout.as_ref(), &scope, "timeout")?;
         let first = self.unit_state(unit).is_none_or(|state| state.attempt == 0);
-        let facts = if first { Some(self.facts(step, unit, readings, &mut scope)?) } else { None };
+        let known = self.unit_state(unit).is_some_and(|state| state.facts.is_some());
+        let facts = if !known { Some(self.facts(step, unit, readings, &mut scope)?) } else { None };
         let object = readings.values.get("object");
         if let Some(check) = step.check.as_ref().filter(|_| first) {
             match truth(check, &scope, "check") {
@@ -106,6 +109,17 @@ impl Evaluator<'_> {
             return Ok(Preparation::Unmet { message, wait, step_timeout }.into());
         }
         self.ready(unit, step, &scope, facts, step_timeout)
+    }
+
+    /// `when`; true if there is none.
+    fn applies(&self, step: &Step, scope: &Scope) -> Result<bool, Failure> {
+        step.when.as_ref().map_or(Ok(true), |when| truth(when, scope, "when"))
+    }
+
+    /// What is left when a rollback entry does not apply.
+    pub(super) fn else_debt(&self, step: &Step, scope: &Scope) -> Option<DebtDraft> {
+        let text = message(Some(step.else_debt.as_ref()?), scope, "something is left");
+        Some(DebtDraft { what: Bilingual { en: text, zh: None }, objects: vec![], gone_when: None })
     }
 
     fn ready(
@@ -196,15 +210,21 @@ impl Evaluator<'_> {
     }
 }
 
+/// True for a unit whose `when` was not asked yet: a block with a `for_each` is asked when it is opened.
+const fn asks_when(unit: &UnitId) -> bool {
+    unit.item.is_none()
+}
+
 /// All names that preparing a step may need.
 fn wanted_to_prepare(step: &Step) -> Wanted {
+    let debt = step.else_debt.iter();
     let exprs = step.when.iter().chain(step.captures.values()).chain(&step.check).chain(&step.action.that);
     let mut wanted = wanted_by_exprs(exprs.chain(step.preconditions.iter().map(|condition| &condition.that)));
     let messages = step.preconditions.iter().flat_map(|condition| {
         std::iter::once(&condition.message).chain(&condition.message_zh).chain(&condition.wait)
     });
     let limits = step.timeout.iter().chain(&step.attempt_timeout).chain([&step.retry.delay, &step.retry.max_delay]);
-    wanted.extend(wanted_by(step.action.args.values().chain(messages).chain(limits)));
+    wanted.extend(wanted_by(step.action.args.values().chain(messages).chain(limits).chain(debt)));
     wanted
 }
 

@@ -15,6 +15,7 @@ use crate::definition::model::ActionKind;
 use crate::definition::model::Step;
 use crate::definition::model::Target;
 use crate::engine::ask::Approval;
+use crate::engine::command::DebtDraft;
 use crate::engine::command::Go;
 use crate::engine::event::AttemptEffect;
 use crate::engine::event::AttemptEnd;
@@ -88,11 +89,11 @@ impl Evaluator<'_> {
                 Ok(Go::Sleep(crate::time::shorten(duration, self.speed)))
             }
             ActionKind::Approval => self.approval(args),
-            ActionKind::Debt => Ok(Go::Debt {
+            ActionKind::Debt => Ok(Go::Debt(DebtDraft {
                 what: bilingual(args, "what"),
                 objects: texts(&args["objects"]),
                 gone_when: args.get("gone_when").cloned().map(Arc::new),
-            }),
+            })),
             _ => Ok(Go::Act),
         }
     }

@@ -53,9 +53,7 @@ impl Evaluator<'_> {
         own_lets: &BTreeMap<String, Expr>,
         wanted: Wanted,
     ) -> Result<Scope, Failure> {
-        let mut lets = self.plan.workflow.lets.clone();
-        lets.extend(step.lets.clone());
-        lets.extend(own_lets.clone());
+        let lets = self.lets(step, own_lets);
         let wanted = with_lets(wanted, &lets);
         let mut scope = self.empty_scope(lets);
         // Without an undo between the attempts each one needs an object of its own (E4).
@@ -73,6 +71,19 @@ impl Evaluator<'_> {
             scope.values.insert(name.clone(), value.clone());
         }
         Ok(scope)
+    }
+
+    /// The named expressions that a step sees.
+    fn lets(&self, step: &Step, own: &BTreeMap<String, Expr>) -> BTreeMap<String, Expr> {
+        let mut lets = self.plan.workflow.lets.clone();
+        lets.extend(step.lets.clone());
+        lets.extend(own.clone());
+        lets
+    }
+
+    /// `wanted` with all that the named expressions of a step bring with them.
+    pub(super) fn expanded(&self, step: &Step, own: &BTreeMap<String, Expr>, wanted: Wanted) -> Wanted {
+        with_lets(wanted, &self.lets(step, own))
     }
 
     fn empty_scope(&self, lets: BTreeMap<String, Expr>) -> Scope {

@@ -46,7 +46,10 @@ impl RunTask {
             Effect::Open(block) => evaluator.reads_to_open(block),
             Effect::Prepare(unit) => match evaluator.reads_to_prepare(unit) {
                 Ok(Some(plan)) => Ok(plan),
-                Ok(None) => return Some(Err(evaluator.skip(unit))),
+                Ok(None) => {
+                    let result = Preparation::Skip { debt: None };
+                    return Some(Err(Command::Prepared { unit: unit.clone(), result }));
+                }
                 Err(failure) => Err(failure),
             },
             Effect::Arm(_) | Effect::Summarize => Ok(ReadPlan::default()),
