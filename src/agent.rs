@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use crate::action::Executor;
 use crate::action::secret::Sealer;
+use crate::action::secret::Secrets;
 use crate::definition::Library;
 use crate::journal::Store;
+use crate::journal::sled::Options;
 use crate::journal::sled::SledStore;
 use crate::journal::store;
 use crate::runner::Host;
 use crate::runner::host::Parts;
 use crate::service::Handle;
 use crate::service::socket;
-use crate::time::Clock;
 use crate::time::SharedClock;
 use crate::time::SystemClock;
 use crate::time::wall_now;
@@ -53,8 +54,9 @@ impl Agent {
     pub async fn open(state: &Path, library: Library, executor: Executor, speed: f64) -> Result<Self, Error> {
         let failed = |what| move |source| Error::Directory { what, dir: state.to_owned(), source };
         std::fs::create_dir_all(state).map_err(failed("cannot create the directory"))?;
-        let store: Arc<dyn Store> = Arc::new(SledStore::open(state)?);
-        let sealer = Arc::new(Sealer::open(state).map_err(failed("cannot read the sealing key"))?);
+        let store: Arc<dyn Store> = Arc::new(SledStore::open(state, &Options::default())?);
+        let sealer = Sealer::open_or_create(&state.join("seal.key")).map_err(failed("cannot read the sealing key"))?;
+        let secrets = Secrets::new(Some(sealer));
         // Time never runs behind what is recorded, whatever the wall clock says after a restart (E7).
         let start = wall_now().max(store.newest()?.unwrap_or_default());
         let clock: SharedClock = Arc::new(SystemClock::starting_at(start, speed));
@@ -64,7 +66,7 @@ impl Agent {
             executor: Arc::new(executor),
             clock: clock.clone(),
             library: library.clone(),
-            sealer,
+            secrets,
         };
         let host = Host::open(parts)?;
         Ok(Self { handle: Handle::new(host.clone(), store, library), host, state: state.to_owned() })

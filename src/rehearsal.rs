@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::action::Executor;
 use crate::action::k8s::client::Cluster as Api;
-use crate::action::secret::Sealer;
+use crate::action::secret::Secrets;
 use crate::definition::Library;
 use crate::definition::model::Expectation;
 use crate::definition::model::Rehearsal;
@@ -29,7 +29,7 @@ pub struct Stage {
     pub cluster: sim::Cluster,
     /// The service.
     pub handle: Handle,
-    before: Vec<Arc<Value>>,
+    before: Vec<Value>,
 }
 
 /// Where a rehearsal came out.
@@ -50,7 +50,7 @@ impl Stage {
         case: &Rehearsal,
         library: Arc<Library>,
         store: Arc<dyn Store>,
-        sealer: Arc<Sealer>,
+        secrets: Secrets,
         clock: SharedClock,
         seed: u64,
     ) -> Result<Self, Failure> {
@@ -70,13 +70,13 @@ impl Stage {
         cluster.settled().await;
         let before = objects(&cluster);
         let client = kube::Client::new(cluster.service(), "default");
-        let executor = Executor::new().with_cluster(Api::of_client(client, clock.clone()));
+        let executor = Executor::new(secrets.clone()).with_cluster(Api::of_client(client, clock.clone()));
         let parts = Parts {
             store: store.clone(),
             executor: Arc::new(executor),
             clock,
             library: library.clone(),
-            sealer,
+            secrets,
         };
         let host = Host::open(parts).map_err(|error| refused(&error))?;
         Ok(Self { cluster, handle: Handle::new(host, store, library), before })
@@ -123,6 +123,6 @@ impl Stage {
     }
 }
 
-fn objects(cluster: &sim::Cluster) -> Vec<Arc<Value>> {
-    cluster.objects().into_iter().map(|(_, object)| object).collect()
+fn objects(cluster: &sim::Cluster) -> Vec<Value> {
+    cluster.objects().into_iter().map(|(_, object)| Arc::unwrap_or_clone(object)).collect()
 }

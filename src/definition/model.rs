@@ -59,6 +59,16 @@ impl Workflow {
         self.steps.iter().chain(&self.finally).find(|step| step.name == *name)
     }
 
+    /// True if some step of it or of its guards reads or writes objects of a cluster.
+    pub fn needs_cluster(&self) -> bool {
+        let own = self.steps.iter().chain(&self.finally).flat_map(|step| [step].into_iter().chain(&step.rollback));
+        let in_step = |step: &Step| {
+            let waits = step.wait.as_ref().is_some_and(|wait| wait.target.is_some() || !wait.reads.is_empty());
+            step.target.is_some() || !step.reads.is_empty() || waits || step.action.uses.needs_cluster()
+        };
+        own.into_iter().any(in_step) || self.guards.iter().any(|guard| !guard.reads.is_empty())
+    }
+
     /// The workflows that its steps call, each once.
     pub fn children(&self) -> BTreeSet<WorkflowName> {
         let entries =
@@ -573,6 +583,35 @@ pub struct Expectation {
     pub severity: Option<Severity>,
     /// Objects that differ from the fixture by R5 afterwards, as `Kind namespace/name`.
     pub left: Option<Vec<String>>,
+}
+
+impl ActionKind {
+    /// True for an action of the Kubernetes API.
+    pub const fn needs_cluster(self) -> bool {
+        match self {
+            Self::K8sGet
+            | Self::K8sList
+            | Self::K8sApply
+            | Self::K8sCreate
+            | Self::K8sPatch
+            | Self::K8sDelete
+            | Self::K8sRestore
+            | Self::K8sSubresource
+            | Self::K8sDryRun
+            | Self::K8sLogs
+            | Self::K8sRaw
+            | Self::K8sWait => true,
+            Self::Http
+            | Self::Tcp
+            | Self::Process
+            | Self::Sleep
+            | Self::Approval
+            | Self::Assert
+            | Self::Debt
+            | Self::Workflow
+            | Self::Extension => false,
+        }
+    }
 }
 
 impl fmt::Display for ActionKind {

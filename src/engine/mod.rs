@@ -16,6 +16,8 @@ pub mod effect;
 pub mod event;
 pub mod invariant;
 pub mod limits;
+pub mod linked;
+pub mod locks;
 pub mod part;
 mod progress;
 pub mod retry;

@@ -31,6 +31,7 @@ impl UnitState {
     pub const fn word(&self) -> &'static str {
         match &self.phase {
             Phase::Preparing => "Preparing",
+            Phase::Inherited => "Pending",
             Phase::Acting { .. } | Phase::Observing { .. } | Phase::Acted | Phase::Failing | Phase::Concluding => {
                 "Running"
             }

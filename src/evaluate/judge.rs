@@ -111,7 +111,7 @@ impl Evaluator<'_> {
                 Err(error) => {
                     let text = format!("{}: {error} in `{}`", verdict.name, verdict.when.source());
                     note(&mut report.reason, &text);
-                    if verdict.outcome == Outcome::Fail && !error.kind == EvalErrorKind::NoSuchKey {
+                    if verdict.outcome == Outcome::Fail && error.kind != EvalErrorKind::NoSuchKey {
                         report.warning = Some(Failure::permanent(codes::EXPRESSION, text));
                     }
                 }
@@ -124,7 +124,7 @@ impl Evaluator<'_> {
     fn wait_state(&self, unit: &UnitId) -> Option<&WaitState> {
         match &self.unit_state(unit)?.phase {
             Phase::Waiting(wait) => Some(wait),
-            Phase::Asking { wait } => wait.as_deref(),
+            Phase::Asking { wait, .. } => wait.as_deref(),
             _ => None,
         }
     }

@@ -134,7 +134,7 @@ impl RunTask {
             }
             Effect::Open(_) | Effect::Conclude(_) | Effect::Arm(_) | Effect::Summarize => {
                 let plan = self.reads_of(effect).unwrap_or_else(|| Ok(ReadPlan::default()))?;
-                let mut observer = self.observer(plan);
+                let observer = self.observer(plan);
                 Ok(self.spawn(effect, |reporter| async move { reporter.read(observer.read().await) }))
             }
         }
@@ -162,7 +162,8 @@ impl RunTask {
         let limit = self.time_left(unit);
         let origin = self.origin(unit, attempt);
         if request.uses == ActionKind::Process {
-            return Ok(self.start_process(effect, unit, origin, request, limit));
+            drop((origin, limit));
+            return Err(acted(unit, attempt, failed(Failure::permanent("x", "x"))));
         }
         let (executor, values, unit) = (self.shared.executor.clone(), self.shared.values(), unit.clone());
         Ok(self.spawn(effect, |reporter| async move {
@@ -178,7 +179,7 @@ impl RunTask {
             return vec![];
         }
         let mut reports = vec![];
-        for effect in crate::engine::effect::pending_effects(&self.plan, &self.run) {
+        for effect in crate::engine::effect::pending_effects(&self.plan, &self.run, self.shared.clock.now()) {
             let Effect::Act { unit, attempt } = effect else { continue };
             let Some(request) = self.requests.get(&unit) else { continue };
             if request.uses == ActionKind::Extension {
@@ -201,7 +202,7 @@ impl RunTask {
             return Ok(self.observe_child(effect, unit, attempt));
         }
         if let Some(process) = process {
-            return Ok(self.observe_process(effect, unit, attempt, process));
+            drop(process);
         }
         let values = self.shared.values();
         let plan = self.evaluator(&values).reads_to_prepare(unit).map_err(cannot_tell)?.unwrap_or_default();
@@ -256,7 +257,7 @@ impl RunTask {
         crate::action::proof::of(step.action.uses, &self.origin(unit, attempt), object, uid)
     }
 
-    fn step(&self, unit: &UnitId) -> Option<&Step> {
+    pub(super) fn step(&self, unit: &UnitId) -> Option<&Step> {
         let step = self.plan.workflow.step(&unit.block.step)?;
         match &unit.block.undo {
             None => Some(step),
@@ -283,7 +284,7 @@ impl RunTask {
     }
 
     fn observer(&self, plan: ReadPlan) -> Observer {
-        Observer::new(self.shared.executor.clone(), self.shared.clock.clone(), plan)
+        self.shared.observer(plan)
     }
 
     /// Starts `work` as the task of `effect`.

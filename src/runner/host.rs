@@ -12,23 +12,28 @@ use tokio::sync::mpsc;
 use tokio::sync::oneshot;
 
 use crate::action::Executor;
-use crate::action::secret::Sealer;
+use crate::action::k8s::watch::Watches;
+use crate::action::secret::Secrets;
 use crate::definition::Library;
 use crate::definition::knowledge::Knowledge;
 use crate::engine::Command;
 use crate::engine::Event;
 use crate::engine::RunState;
+use crate::engine::decide::Rejection;
+use crate::engine::event::RunOutcome;
 use crate::engine::locks::LockTable;
+use crate::engine::state::RunStatus;
 use crate::evaluate::Evaluator;
+use crate::evaluate::ReadPlan;
 use crate::id::RunId;
 use crate::id::Seq;
 use crate::journal::Store;
 use crate::journal::store;
 use crate::journal::store::Append;
-use crate::journal::store::Summary;
 use crate::plan::Plan;
 use crate::plan::WorkflowDigest;
 use crate::runner::Error;
+use crate::runner::observer::Observer;
 use crate::runner::run_task::Mailbox;
 use crate::runner::run_task::Message;
 use crate::runner::run_task::RunTask;
@@ -51,8 +56,8 @@ pub struct Parts {
     pub clock: SharedClock,
     /// The workflows that can be started.
     pub library: Arc<Library>,
-    /// Seals secrets in side files.
-    pub sealer: Arc<Sealer>,
+    /// Hides and finds secrets.
+    pub secrets: Secrets,
 }
 
 /// What all runs share.
@@ -62,7 +67,8 @@ pub(super) struct Shared {
     pub(super) clock: SharedClock,
     pub(super) library: Arc<Library>,
     knowledge: Arc<Knowledge>,
-    sealer: Arc<Sealer>,
+    secrets: Secrets,
+    pub(super) watches: Watches,
     plans: Mutex<BTreeMap<WorkflowDigest, Arc<Plan>>>,
     pub(super) locks: Mutex<LockTable>,
     live: Mutex<BTreeMap<RunId, mpsc::UnboundedSender<Message>>>,
@@ -112,7 +118,8 @@ impl Host {
             executor: parts.executor,
             clock: parts.clock,
             library: parts.library,
-            sealer: parts.sealer,
+            secrets: parts.secrets,
+            watches: Watches::default(),
             plans: Mutex::default(),
             locks: Mutex::default(),
             live: Mutex::default(),
@@ -122,7 +129,7 @@ impl Host {
             stopping: AtomicBool::new(false),
             foreign: Mutex::default(),
         });
-        *lock(&shared.locks) = LockTable::rebuild(&shared.store.open_runs()?);
+        shared.rebuild_locks()?;
         tokio::spawn(wake_parked(shared.clone()));
         Ok(Self { shared })
     }
@@ -149,7 +156,7 @@ impl Host {
     pub async fn adopt(&self, run: RunId) -> Result<(), Error> {
         let (_, state) = self.load(run)?;
         if state.finished.is_some() {
-            return Err(Error::Rejected(Rejection::Finished));
+            return Err(Error::Rejected(finished(&state)));
         }
         if let Some(expected) = &state.created.cluster {
             let found = self.cluster_uid().await?;
@@ -171,6 +178,11 @@ impl Host {
                 drop(done.await);
             }
         }
+    }
+
+    /// Who holds which lock.
+    pub fn locks(&self) -> Vec<serde_json::Value> {
+        vec![]
     }
 
     /// Waits until a run is over.
@@ -236,6 +248,13 @@ impl Host {
     }
 }
 
+/// A finished run takes no commands.
+fn finished(run: &RunState) -> Rejection {
+    let outcome = run.finished.as_ref().map(|(at, finished)| (*at, finished.outcome));
+    let (at, outcome) = outcome.unwrap_or((run.updated_at, RunOutcome::Failed));
+    Rejection::Finished { at, outcome }
+}
+
 /// Wakes parked runs as they become due.
 async fn wake_parked(shared: Arc<Shared>) {
     loop {
@@ -247,7 +266,7 @@ async fn wake_parked(shared: Arc<Shared>) {
 
 impl Shared {
     pub(super) fn values(&self) -> SideFiles {
-        SideFiles { store: self.store.clone(), sealer: self.sealer.clone() }
+        SideFiles { store: self.store.clone(), secrets: self.secrets.clone() }
     }
 
     pub(super) fn evaluator<'a>(
@@ -258,6 +277,11 @@ impl Shared {
     ) -> Evaluator<'a> {
         let (now, speed) = (self.clock.now(), self.clock.speed());
         Evaluator { plan, run, values, knowledge: &self.knowledge, now, speed }
+    }
+
+    pub(super) fn observer(&self, plan: ReadPlan) -> Observer {
+        let cluster = self.executor.cluster().cloned();
+        Observer::new(cluster, self.watches.clone(), self.clock.clone(), plan)
     }
 
     /// Waits for a moment; for ever if there is none.
@@ -310,7 +334,7 @@ impl Shared {
         match self.load(run) {
             Ok((_, state)) if state.finished.is_some() => {
                 self.forget(run);
-                self.refuse_all(&mut mailbox.1, || Error::Rejected(crate::engine::decide::finished(&state)));
+                self.refuse_all(&mut mailbox.1, || Error::Rejected(finished(&state)));
             }
             Ok((plan, state)) => {
                 let mut task = RunTask::new(self, plan, state, mailbox, vec![]);
@@ -337,10 +361,17 @@ impl Shared {
     /// Replays a run's journal.
     pub(super) fn load(&self, run: RunId) -> Result<(Arc<Plan>, RunState), Error> {
         let records = self.store.read(run)?;
-        let state = RunState::replay(run, &records.iter().map(|r| (r.seq, r.at, &r.event)).collect::<Vec<_>>())
-            .map_err(|what| store::Error::Damaged { run, after: Seq(0), what: what.to_string(), good: vec![] })?;
-        let state = state.ok_or(Error::UnknownRun(run))?;
-        Ok((self.plan(&state.created.digest)?, state))
+        if records.is_empty() {
+            return Err(Error::UnknownRun(run));
+        }
+        let journal = records.iter().map(|record| (record.seq, record.at, &record.event));
+        let mut state = RunState::replay(run, journal).map_err(|illegal| {
+            let good = records.iter().take_while(|record| record.seq < illegal.seq).cloned().collect();
+            store::Error::Damaged { run, after: Seq(illegal.seq.0 - 1), what: illegal.to_string(), good }
+        })?;
+        let plan = self.plan(&state.created.digest)?;
+        crate::engine::decide::refresh(&plan, &mut state);
+        Ok((plan, state))
     }
 
     /// The plan that a run is pinned to (E10): from memory, else from the definition in the store.
@@ -385,9 +416,16 @@ impl Shared {
         });
     }
 
+    /// Who holds what, from the index: locks are part of the records of the runs that hold them (E8).
+    fn rebuild_locks(&self) -> Result<(), store::Error> {
+        *lock(&self.locks) = LockTable::default();
+        Ok(())
+    }
+
     /// Frees what a finished run held, and lets those go on that waited for it.
     pub(super) fn finish(self: &Arc<Self>, run: &RunState) {
         self.forget(run.id);
+        self.updates.publish_end(run.id, run.status());
         let granted = lock(&self.locks).release(run.id);
         for next in granted {
             let (reply, _) = oneshot::channel();

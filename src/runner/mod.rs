@@ -8,6 +8,7 @@ mod child;
 pub mod codes;
 mod effects;
 pub mod host;
+mod index;
 mod observer;
 mod recover;
 mod run_task;
@@ -37,6 +38,9 @@ pub enum Error {
     /// The definition, the inputs or a lock say no.
     #[error("{}", .0.message)]
     Refused(Failure),
+    /// The cluster does not answer, or there is none.
+    #[error("{}", .0.message)]
+    Cluster(Failure),
     /// There is no such run.
     #[error("there is no run {0}")]
     UnknownRun(RunId),

@@ -7,18 +7,25 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::action::Executor;
+use crate::action::evidence;
 use crate::action::evidence::Baseline;
+use crate::action::k8s::client::Cluster;
+use crate::action::k8s::read;
+use crate::action::k8s::read::Found;
 use crate::action::k8s::watch::Subscription;
+use crate::action::k8s::watch::Watches;
 use crate::action::request::ObjectRef;
 use crate::evaluate::ReadPlan;
 use crate::evaluate::Readings;
 use crate::failure::Failure;
+use crate::failure::FailureClass;
 use crate::time::SharedClock;
 use crate::time::Timestamp;
 
 /// A watch may be silent: everything is read again at this beat (C5).
 const BEAT: Duration = Duration::from_secs(15);
+/// The beat where the cluster allows no watch.
+const POLL_BEAT: Duration = Duration::from_secs(3);
 /// Changes that come closer together than this are read once.
 const GAP_MIN: Duration = Duration::from_millis(200);
 /// Events and container messages are looked at so often at most: they cost several requests.
@@ -26,26 +33,33 @@ const EVIDENCE_EVERY: Duration = Duration::from_secs(5);
 
 /// Reads what a [`ReadPlan`] says. Watches what it has read, so that it can say when to read again.
 pub(super) struct Observer {
-    executor: Arc<Executor>,
+    cluster: Result<Cluster, Failure>,
+    watches: Watches,
     clock: SharedClock,
     plan: ReadPlan,
     subscriptions: BTreeMap<ObjectRef, Subscription>,
-    changed: Arc<Notify>,
-    baseline: Option<Baseline>,
+    bell: Arc<Notify>,
+    baseline: Baseline,
     evidence_at: Option<Timestamp>,
     keeps_managed_fields: bool,
 }
 
 impl Observer {
     /// Reads once, or with [`Observer::changed`] as often as something changes.
-    pub(super) fn new(executor: Arc<Executor>, clock: SharedClock, plan: ReadPlan) -> Self {
+    pub(super) fn new(
+        cluster: Result<Cluster, Failure>,
+        watches: Watches,
+        clock: SharedClock,
+        plan: ReadPlan,
+    ) -> Self {
         Self {
-            executor,
+            cluster,
+            watches,
             clock,
             plan,
             subscriptions: BTreeMap::new(),
-            changed: Arc::new(Notify::new()),
-            baseline: None,
+            bell: Arc::new(Notify::new()),
+            baseline: Baseline::default(),
             evidence_at: None,
             keeps_managed_fields: false,
         }
@@ -58,15 +72,15 @@ impl Observer {
     }
 
     /// Reads everything live, once.
-    pub(super) async fn read(&mut self) -> Readings {
+    pub(super) async fn read(&self) -> Readings {
         let mut readings = Readings::default();
-        for reading in self.plan.readings().to_vec() {
-            let outcome = match self.plan.locate(&reading, &readings) {
+        for reading in self.plan.readings() {
+            let outcome = match self.plan.locate(reading, &readings) {
                 Ok(None) => Ok(Value::Null),
-                Ok(Some(object)) => self.executor.read(&object, self.keeps_managed_fields).await,
+                Ok(Some(object)) => self.read_one(&object).await,
                 Err(failure) => Err(failure),
             };
-            let bound = outcome.and_then(|value| crate::evaluate::bind(&mut readings, &reading, value));
+            let bound = outcome.and_then(|value| crate::evaluate::bind(&mut readings, reading, value));
             if let Err(failure) = bound {
                 readings.unreadable = Some(failure);
                 break;
@@ -75,14 +89,28 @@ impl Observer {
         readings
     }
 
+    async fn read_one(&self, object: &ObjectRef) -> Result<Value, Failure> {
+        let cluster = self.cluster.as_ref().map_err(Clone::clone)?;
+        let found = match self.keeps_managed_fields {
+            true => read::read_with_managers(cluster, object).await?,
+            false => read::read(cluster, object).await?,
+        };
+        Ok(match found {
+            Found::One(None) => Value::Null,
+            Found::One(Some(object)) => Arc::unwrap_or_clone(object),
+            Found::Many(objects) => objects.into_iter().map(Arc::unwrap_or_clone).collect(),
+        })
+    }
+
     /// The same, with watches on everything that is read and with evidence of known failures.
     pub(super) async fn watch(&mut self) -> Readings {
-        // Subscribed before the read: a change between the two is not missed.
+        // Subscribed before the read where the name is known: a change between the two is not missed.
         self.subscribe(&Readings::default());
         let mut readings = self.read().await;
         self.subscribe(&readings);
         let now = self.clock.now();
-        if self.evidence_at.is_none_or(|at| now >= at + crate::time::shorten(EVIDENCE_EVERY, self.clock.speed())) {
+        let every = crate::time::shorten(EVIDENCE_EVERY, self.clock.speed());
+        if self.evidence_at.is_none_or(|at| now >= at + every) {
             self.evidence_at = Some(now);
             readings.evidence = self.evidence(&readings).await;
         }
@@ -90,43 +118,39 @@ impl Observer {
     }
 
     fn subscribe(&mut self, readings: &Readings) {
+        let Ok(cluster) = &self.cluster else { return };
         for reading in self.plan.readings() {
             let Ok(Some(object)) = self.plan.locate(reading, readings) else { continue };
-            if !self.subscriptions.contains_key(&object) {
-                let subscription = self.executor.subscribe(&object, self.changed.clone());
-                self.subscriptions.insert(object, subscription);
-            }
+            let subscribe = || self.watches.subscribe(cluster, &object, self.bell.clone());
+            self.subscriptions.entry(object.clone()).or_insert_with(subscribe);
         }
     }
 
+    /// Evidence only explains: a cluster that does not give it fails nothing.
     async fn evidence(&mut self, readings: &Readings) -> Vec<String> {
-        let objects: Vec<&Value> = readings
-            .values
-            .values()
-            .flat_map(|value| match value.as_ref() {
-                Value::Array(list) => list.iter().collect(),
-                one => vec![one],
-            })
-            .filter(|object| object.is_object())
-            .collect();
-        let baseline = self.baseline.get_or_insert_default();
-        // Evidence only explains: a cluster that does not give it fails nothing.
-        self.executor.evidence(&objects, baseline).await.unwrap_or_default()
+        let Ok(cluster) = &self.cluster else { return vec![] };
+        let values = readings.values.values().flat_map(|value| match value.as_ref() {
+            Value::Array(list) => list.iter().collect(),
+            one => vec![one],
+        });
+        let objects: Vec<&Value> = values.filter(|object| object.is_object()).collect();
+        evidence::look(cluster, &objects, &mut self.baseline).await
     }
 
-    /// Waits until it is worth reading again: something changed, `poke`, or the beat.
+    /// Waits until it is worth reading again: something changed, somebody pokes, or the beat.
     pub(super) async fn changed(&self, poke: &Notify) {
-        let speed = self.clock.speed();
+        let polls = self.subscriptions.values().any(|subscription| subscription.must_poll().is_some());
+        let beat = if polls || self.cluster.is_err() { POLL_BEAT } else { BEAT };
         self.clock.sleep(GAP_MIN).await;
         tokio::select! {
-            () = self.changed.notified() => {}
+            () = self.bell.notified() => {}
             () = poke.notified() => {}
-            () = self.clock.sleep_until(self.clock.now() + crate::time::shorten(BEAT, speed)) => {}
+            () = self.clock.sleep(beat) => {}
         }
     }
 }
 
 /// True for a failure to read that may pass.
 pub(super) fn may_pass(failure: &Failure) -> bool {
-    failure.class != crate::failure::FailureClass::Permanent
+    failure.class != FailureClass::Permanent
 }

@@ -37,14 +37,18 @@ impl RunTask {
         let (shared, outbox, run) = (self.shared.clone(), self.outbox.clone(), self.run.id);
         let task = tokio::spawn(async move {
             loop {
-                match shared.executor.cluster_uid().await {
-                    Ok(found) if found == expected => {
+                let uid = match shared.executor.cluster() {
+                    Ok(cluster) => cluster.uid().await,
+                    Err(failure) => Err(failure),
+                };
+                match uid {
+                    Ok(found) if *found == *expected => {
                         drop(outbox.send(Message::ClusterChecked));
                         return;
                     }
                     Ok(found) => {
                         tracing::error!(%run, %expected, %found, "the run belongs to another cluster: it is left alone");
-                        shared.set_foreign(run, expected, found);
+                        shared.set_foreign(run, expected, found.into());
                         return;
                     }
                     Err(failure) => tracing::warn!(%run, error = failure.message, "the cluster does not answer"),

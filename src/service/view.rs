@@ -25,7 +25,7 @@ pub fn run(plan: &Plan, run: &RunState) -> Value {
     let failure = finished
         .and_then(|(_, finished)| finished.failure.as_ref())
         .or_else(|| run.rollback.as_ref().and_then(|rollback| rollback.failure.as_ref()));
-    let status = run.status(plan);
+    let status = run.status();
     json!({
         "id": run.id,
         "workflow": run.created.workflow,
@@ -133,6 +133,7 @@ fn waiting(unit: &UnitState) -> Value {
             "tracks": wait.tracks,
         }),
         Phase::Preparing
+        | Phase::Inherited
         | Phase::Acting { .. }
         | Phase::Observing { .. }
         | Phase::Failing

@@ -4,6 +4,7 @@
 mod conformance;
 mod language;
 mod layering;
+mod rehearsals;
 mod sim_kubectl;
 mod sim_kubevirt;
 mod store;

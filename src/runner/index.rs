@@ -1,0 +1,31 @@
+//! A run's line in the index.
+
+use crate::engine::RunState;
+use crate::engine::effect::next_deadline;
+use crate::engine::effect::pending_effects;
+use crate::engine::event::Trigger;
+use crate::journal::store::Summary;
+use crate::plan::Plan;
+use crate::time::Timestamp;
+
+/// The line as the run is now. `due` is set only if there is nothing to do before: such a run need not be read again
+/// when a process starts.
+pub(super) fn line(plan: &Plan, run: &RunState, now: Timestamp) -> Summary {
+    let idle = run.finished.is_none() && pending_effects(plan, run, now).is_empty();
+    Summary {
+        run: run.id,
+        workflow: run.created.workflow.clone(),
+        status: run.status(),
+        held_reason: run.held_reason(),
+        created_at: run.created_at,
+        finished_at: run.finished.as_ref().map(|(at, _)| *at),
+        due: idle.then(|| next_deadline(plan, run, now)).flatten(),
+        root: match &run.created.trigger {
+            Trigger::Parent { root, .. } => Some(*root),
+            Trigger::Manual | Trigger::Retry(_) | Trigger::Rollback(_) => None,
+        },
+        key: run.created.key.clone(),
+        locks: run.created.locks.clone(),
+        debts: u32::try_from(run.debts.len()).unwrap_or(u32::MAX),
+    }
+}
