@@ -47,26 +47,32 @@ pub enum Error {
 }
 
 impl Agent {
-    /// Opens the state directory. No run goes on yet: see [`Agent::serve`] and [`Handle::call`] with `Resume`.
+    /// Opens the state directory. `connect` makes the executor, with the secrets and the clock of the directory. No run
+    /// goes on yet: see [`Agent::serve`] and [`Handle::call`] with `Resume`.
     ///
     /// # Errors
     /// Another process has it, it is damaged, of a newer version, or cannot be written.
-    pub async fn open(state: &Path, library: Library, executor: Executor, speed: f64) -> Result<Self, Error> {
+    pub fn open(
+        state: &Path,
+        library: Library,
+        speed: f64,
+        connect: impl FnOnce(Secrets, SharedClock) -> Executor,
+    ) -> Result<Self, Error> {
         let failed = |what| move |source| Error::Directory { what, dir: state.to_owned(), source };
         std::fs::create_dir_all(state).map_err(failed("cannot create the directory"))?;
         let store: Arc<dyn Store> = Arc::new(SledStore::open(state, &Options::default())?);
-        let sealer = Sealer::open_or_create(&state.join("seal.key")).map_err(failed("cannot read the sealing key"))?;
-        let secrets = Secrets::new(Some(sealer));
         // Time never runs behind what is recorded, whatever the wall clock says after a restart (E7).
         let start = wall_now().max(store.newest()?.unwrap_or_default());
         let clock: SharedClock = Arc::new(SystemClock::starting_at(start, speed));
+        let sealer =
+            Sealer::open_or_create(&state.join("seal.key")).map_err(failed("cannot read the sealing key"))?;
+        let executor = connect(Secrets::new(Some(sealer)), clock.clone());
         let library = Arc::new(library);
         let parts = Parts {
             store: store.clone(),
             executor: Arc::new(executor),
             clock: clock.clone(),
-            library: library.clone(),
-            secrets,
+            knowledge: library.knowledge(),
         };
         let host = Host::open(parts)?;
         Ok(Self { handle: Handle::new(host.clone(), store, library), host, state: state.to_owned() })
@@ -77,7 +83,8 @@ impl Agent {
     /// # Errors
     /// If the socket cannot be made.
     pub fn serve(&self) -> Result<(), Error> {
-        let failed = |source| Error::Directory { what: "cannot open the socket", dir: self.state.clone(), source };
+        let failed =
+            |source| Error::Directory { what: "cannot open the socket", dir: self.state.clone(), source };
         let listener = socket::listen(&self.state).map_err(failed)?;
         tokio::spawn(socket::serve(self.handle.clone(), listener));
         Ok(())

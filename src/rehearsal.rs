@@ -65,18 +65,18 @@ impl Stage {
             fixtures: case.fixture.iter().cloned().collect(),
             ..sim::Options::default()
         };
-        let refused = |error: &dyn std::error::Error| Failure::permanent("rehearsal-setup", error.to_string());
+        let refused =
+            |error: &dyn std::error::Error| Failure::permanent("rehearsal-setup", error.to_string());
         let cluster = sim::Cluster::start(options, clock.clone()).map_err(|error| refused(&error))?;
         cluster.settled().await;
         let before = objects(&cluster);
         let client = kube::Client::new(cluster.service(), "default");
-        let executor = Executor::new(secrets.clone()).with_cluster(Api::of_client(client, clock.clone()));
+        let executor = Executor::new(secrets).with_cluster(Api::of_client(client, clock.clone()));
         let parts = Parts {
             store: store.clone(),
             executor: Arc::new(executor),
             clock,
-            library: library.clone(),
-            secrets,
+            knowledge: library.knowledge(),
         };
         let host = Host::open(parts).map_err(|error| refused(&error))?;
         Ok(Self { cluster, handle: Handle::new(host, store, library), before })
@@ -91,7 +91,9 @@ impl Stage {
         let start = Operation::Start { workflow: workflow.to_owned(), inputs, key: None };
         match self.handle.call(start, Actor { name: "rehearsal".into() }).await? {
             Reply::Started { run } => Ok(run),
-            other => Err(Problem::usage(Failure::permanent("rehearsal-setup", format!("unexpected {other:?}")))),
+            other => {
+                Err(Problem::usage(Failure::permanent("rehearsal-setup", format!("unexpected {other:?}"))))
+            }
         }
     }
 
@@ -114,9 +116,11 @@ impl Stage {
             }
         }
         if let Some(expected) = &expect.left {
-            let found = left.iter().filter(|line| !expected.iter().any(|object| line.starts_with(object.as_str())));
+            let found =
+                left.iter().filter(|line| !expected.iter().any(|object| line.starts_with(object.as_str())));
             mismatches.extend(found.map(|line| format!("left behind: {line}")));
-            let missing = expected.iter().filter(|object| !left.iter().any(|line| line.starts_with(object.as_str())));
+            let missing =
+                expected.iter().filter(|object| !left.iter().any(|line| line.starts_with(object.as_str())));
             mismatches.extend(missing.map(|object| format!("{object} was expected to differ, it does not")));
         }
         Judgement { mismatches, left }

@@ -31,6 +31,11 @@ use crate::failure::Failure;
 pub trait Extension: Send + Sync {
     /// Carries it out.
     fn call(&self, origin: &Origin, args: &Value) -> BoxFuture<'static, Answer>;
+
+    /// Whether an attempt of a process that is gone took effect (E3); none if that cannot be told.
+    fn observe(&self, _origin: &Origin, _args: &Value) -> BoxFuture<'static, Option<bool>> {
+        Box::pin(std::future::ready(None))
+    }
 }
 
 /// Everything through which steps reach the outside, and through which the world is read. Nothing that it returns
@@ -80,16 +85,23 @@ impl Executor {
     }
 
     /// Reads a target live: an object or null, or a list (L4). Its secret leaves are sealed.
-    pub async fn read(&self, target: &ObjectRef, with_managers: bool) -> Result<Value, Failure> {
-        let cluster = self.cluster()?;
-        let found = if with_managers {
-            read::read_with_managers(cluster, target).await
-        } else {
-            read::read(cluster, target).await
-        };
-        let mut value = found?.into_value();
-        self.secrets.hide(&mut value);
-        Ok(value)
+    pub fn read<'a>(
+        &'a self,
+        target: &'a ObjectRef,
+        with_managers: bool,
+    ) -> BoxFuture<'a, Result<Value, Failure>> {
+        // Boxed, here and below: the compiler cannot show that the bare future may change threads.
+        Box::pin(async move {
+            let cluster = self.cluster()?;
+            let found = if with_managers {
+                read::read_with_managers(cluster, target).await
+            } else {
+                read::read(cluster, target).await
+            };
+            let mut value = found?.into_value();
+            self.secrets.hide(&mut value);
+            Ok(value)
+        })
     }
 
     /// Rings `bell` whenever the target may have changed (C5). Without a cluster it never rings.
@@ -101,26 +113,41 @@ impl Executor {
     }
 
     /// What the cluster says about objects that do not get on; see [`evidence::look`].
-    pub async fn evidence(
-        &self,
-        objects: &[&Value],
-        baseline: &mut Baseline,
-    ) -> Result<Vec<String>, Failure> {
-        let mut texts = evidence::look(self.cluster()?, objects, baseline).await;
-        for text in &mut texts {
-            *text = self.secrets.masker().mask(text).into_owned();
-        }
-        Ok(texts)
+    pub fn evidence<'a>(
+        &'a self,
+        objects: &'a [&'a Value],
+        baseline: &'a mut Baseline,
+    ) -> BoxFuture<'a, Result<Vec<String>, Failure>> {
+        Box::pin(async move {
+            let mut texts = evidence::look(self.cluster()?, objects, baseline).await;
+            for text in &mut texts {
+                *text = self.secrets.masker().mask(text).into_owned();
+            }
+            Ok(texts)
+        })
     }
 
     /// Carries out a request. Dropping the future does not take back what was sent.
-    pub async fn execute(&self, origin: &Origin, request: &Request, limit: Duration) -> Answer {
-        let answer = match self.resolved(request).await {
-            Ok(Some(clear)) => self.carry_out(origin, &clear, limit).await,
-            Ok(None) => self.carry_out(origin, request, limit).await,
-            Err(failure) => Err(failure),
-        };
-        self.safe(request, answer.into())
+    pub fn execute<'a>(
+        &'a self,
+        origin: &'a Origin,
+        request: &'a Request,
+        limit: Duration,
+    ) -> BoxFuture<'a, Answer> {
+        Box::pin(async move {
+            let answer = match self.resolved(request).await {
+                Ok(Some(clear)) => self.carry_out(origin, &clear, limit).await,
+                Ok(None) => self.carry_out(origin, request, limit).await,
+                Err(failure) => Err(failure),
+            };
+            self.safe(request, answer.into())
+        })
+    }
+
+    /// Whether an earlier process's attempt took effect, if the extension can tell.
+    pub async fn observe(&self, origin: &Origin, request: &Request) -> Option<bool> {
+        let args = request.args.get("args").unwrap_or(&Value::Null);
+        self.extension(&request.args).ok()?.observe(origin, args).await
     }
 
     /// The request with its secrets, if it has any.

@@ -61,9 +61,11 @@ impl Workflow {
 
     /// True if some step of it or of its guards reads or writes objects of a cluster.
     pub fn needs_cluster(&self) -> bool {
-        let own = self.steps.iter().chain(&self.finally).flat_map(|step| [step].into_iter().chain(&step.rollback));
+        let own =
+            self.steps.iter().chain(&self.finally).flat_map(|step| [step].into_iter().chain(&step.rollback));
         let in_step = |step: &Step| {
-            let waits = step.wait.as_ref().is_some_and(|wait| wait.target.is_some() || !wait.reads.is_empty());
+            let waits =
+                step.wait.as_ref().is_some_and(|wait| wait.target.is_some() || !wait.reads.is_empty());
             step.target.is_some() || !step.reads.is_empty() || waits || step.action.uses.needs_cluster()
         };
         own.into_iter().any(in_step) || self.guards.iter().any(|guard| !guard.reads.is_empty())

@@ -2,7 +2,8 @@
 /// t
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
-/// r
-Retry,
-/// r
-Rollback }
+    /// r
+    Retry,
+    /// r
+    Rollback,
+}

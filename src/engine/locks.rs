@@ -1,6 +1,6 @@
 //! temp
-use std::sync::Arc;
 use crate::id::RunId;
+use std::sync::Arc;
 /// t
 #[derive(Debug, Default)]
 pub struct LockTable;
@@ -10,7 +10,17 @@ pub struct LockTable;
 pub struct Refusal;
 impl LockTable {
     /// t
-    pub fn request(&mut self, _id: RunId, _owner: RunId, _keys: &[Arc<str>], _at_once: bool) -> Result<bool, Refusal> { Ok(true) }
+    pub fn request(
+        &mut self,
+        _id: RunId,
+        _owner: RunId,
+        _keys: &[Arc<str>],
+        _at_once: bool,
+    ) -> Result<bool, Refusal> {
+        Ok(true)
+    }
     /// t
-    pub fn release(&mut self, _id: RunId) -> Vec<RunId> { vec![] }
+    pub fn release(&mut self, _id: RunId) -> Vec<RunId> {
+        vec![]
+    }
 }

@@ -32,9 +32,11 @@ impl UnitState {
         match &self.phase {
             Phase::Preparing => "Preparing",
             Phase::Inherited => "Pending",
-            Phase::Acting { .. } | Phase::Observing { .. } | Phase::Acted | Phase::Failing | Phase::Concluding => {
-                "Running"
-            }
+            Phase::Acting { .. }
+            | Phase::Observing { .. }
+            | Phase::Acted
+            | Phase::Failing
+            | Phase::Concluding => "Running",
             Phase::Backoff { .. } => "Backoff",
             Phase::Pending { .. } | Phase::Sleeping { .. } | Phase::Waiting(_) => "Waiting",
             Phase::Asking { .. } => "Asking",
@@ -49,8 +51,17 @@ impl UnitState {
 impl BlockState {
     /// The word for all of its units together: the one that most needs to be looked at.
     pub fn word(&self) -> &'static str {
-        const BY_WEIGHT: [&str; 9] =
-            ["Asking", "Running", "Preparing", "Backoff", "Waiting", "Failed", "Cancelled", "Skipped", "Succeeded"];
+        const BY_WEIGHT: [&str; 9] = [
+            "Asking",
+            "Running",
+            "Preparing",
+            "Backoff",
+            "Waiting",
+            "Failed",
+            "Cancelled",
+            "Skipped",
+            "Succeeded",
+        ];
         if self.skipped.is_some() {
             return "Skipped";
         }

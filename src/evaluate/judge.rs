@@ -7,7 +7,6 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::evaluate::codes;
 use crate::definition::expr::EvalErrorKind;
 use crate::definition::expr::Expr;
 use crate::definition::expr::Scope;
@@ -25,6 +24,7 @@ use crate::evaluate::Evaluator;
 use crate::evaluate::ReadPlan;
 use crate::evaluate::Reading;
 use crate::evaluate::Readings;
+use crate::evaluate::codes;
 use crate::evaluate::message;
 use crate::evaluate::scope::Wanted;
 use crate::evaluate::scope::wanted_by;
@@ -61,7 +61,9 @@ impl Evaluator<'_> {
         if let Some(target) = target.filter(|_| wanted.contains("object")) {
             readings.push(Reading { name: "object".to_owned(), target: target.clone() });
         }
-        readings.extend(wait.reads.iter().map(|(name, target)| Reading { name: name.clone(), target: target.clone() }));
+        readings.extend(
+            wait.reads.iter().map(|(name, target)| Reading { name: name.clone(), target: target.clone() }),
+        );
         for reading in &readings {
             wanted.extend(wanted_by_target(&reading.target));
         }
@@ -73,7 +75,11 @@ impl Evaluator<'_> {
     pub fn judge(&self, unit: &UnitId, readings: &Readings) -> WaitReport {
         match self.try_judge(unit, readings) {
             Ok(report) => report,
-            Err(failure) => WaitReport { reason: failure.message.clone(), unreadable: Some(failure), ..WaitReport::default() },
+            Err(failure) => WaitReport {
+                reason: failure.message.clone(),
+                unreadable: Some(failure),
+                ..WaitReport::default()
+            },
         }
     }
 
@@ -98,16 +104,24 @@ impl Evaluator<'_> {
             }
         }
         self.bind_tracks(&mut scope, state, &report.tracks);
-        report.progress = wait.progress.iter().map(|expr| expr.eval(&scope).ok().as_ref().and_then(Value::as_f64)).collect();
+        report.progress = wait
+            .progress
+            .iter()
+            .map(|expr| expr.eval(&scope).ok().as_ref().and_then(Value::as_f64))
+            .collect();
         for (position, verdict) in wait.verdicts.iter().enumerate() {
             match verdict.when.eval_bool(&scope) {
                 Ok(true) => {
                     let text = verdict_message(verdict, &scope);
                     let evidence = self.values.keep(Arc::new(json!(readings.values)))?;
-                    report.applies = Some((u16::try_from(position).unwrap_or(u16::MAX), text, Some(evidence)));
+                    report.applies =
+                        Some((u16::try_from(position).unwrap_or(u16::MAX), text, Some(evidence)));
                     break;
                 }
-                Ok(false) => note(&mut report.reason, &format!("{}: `{}` is false", verdict.name, verdict.when.source())),
+                Ok(false) => note(
+                    &mut report.reason,
+                    &format!("{}: `{}` is false", verdict.name, verdict.when.source()),
+                ),
                 Err(error) => {
                     let text = format!("{}: {error} in `{}`", verdict.name, verdict.when.source());
                     note(&mut report.reason, &text);
@@ -143,7 +157,9 @@ impl Evaluator<'_> {
         if let Ok(expr) = Expr::compile(&format!("duration('{elapsed:.3}s')")) {
             scope.lets.insert("elapsed".to_owned(), expr);
         }
-        let seen_before = |name: &String| state.is_some_and(|state| state.seen.contains_key(name)) || seen.contains_key(name);
+        let seen_before = |name: &String| {
+            state.is_some_and(|state| state.seen.contains_key(name)) || seen.contains_key(name)
+        };
         let gone: serde_json::Map<String, Value> = readings
             .values
             .iter()
@@ -153,14 +169,21 @@ impl Evaluator<'_> {
     }
 
     /// Binds `track`: what is remembered, with the values just read.
-    fn bind_tracks(&self, scope: &mut Scope, state: Option<&WaitState>, tracks: &BTreeMap<String, Arc<Value>>) {
+    fn bind_tracks(
+        &self,
+        scope: &mut Scope,
+        state: Option<&WaitState>,
+        tracks: &BTreeMap<String, Arc<Value>>,
+    ) {
         let view = tracks.iter().map(|(name, value)| {
             let known = state.and_then(|state| state.tracks.get(name));
             let track = match known {
                 Some(known) if known.value == *value => {
                     json!({ "value": value, "since": known.since.to_string(), "changes": known.changes })
                 }
-                Some(known) => json!({ "value": value, "since": self.now.to_string(), "changes": known.changes + 1 }),
+                Some(known) => {
+                    json!({ "value": value, "since": self.now.to_string(), "changes": known.changes + 1 })
+                }
                 None => json!({ "value": value, "since": self.now.to_string(), "changes": 0 }),
             };
             (name.clone(), track)
@@ -224,12 +247,15 @@ impl Evaluator<'_> {
 }
 
 fn wait_of(step: &crate::definition::model::Step) -> Result<&Wait, Failure> {
-    step.wait.as_ref().ok_or_else(|| Failure::permanent(codes::UNKNOWN_STEP, format!("step {} has no wait", step.name)))
+    step.wait
+        .as_ref()
+        .ok_or_else(|| Failure::permanent(codes::UNKNOWN_STEP, format!("step {} has no wait", step.name)))
 }
 
 fn wanted_to_judge(wait: &Wait) -> Wanted {
     let verdicts = wait.verdicts.iter();
-    let exprs = verdicts.clone().map(|verdict| &verdict.when).chain(wait.tracks.values()).chain(&wait.progress);
+    let exprs =
+        verdicts.clone().map(|verdict| &verdict.when).chain(wait.tracks.values()).chain(&wait.progress);
     let mut wanted = wanted_by_exprs(exprs);
     wanted.extend(wanted_by(verdicts.flat_map(|verdict| verdict.message.iter().chain(&verdict.message_zh))));
     wanted
@@ -254,7 +280,8 @@ fn note(reasons: &mut String, reason: &str) {
 
 /// Who wrote last to what was read, and when, from `metadata.managedFields`.
 fn last_writer(readings: &Readings) -> Option<String> {
-    let fields = readings.values.values().filter_map(|object| object.pointer("/metadata/managedFields")?.as_array());
+    let fields =
+        readings.values.values().filter_map(|object| object.pointer("/metadata/managedFields")?.as_array());
     let last = fields.flatten().max_by_key(|entry| entry["time"].as_str().unwrap_or_default().to_owned())?;
     let (manager, time) = (last["manager"].as_str()?, last["time"].as_str()?);
     Some(format!("last written by {manager} at {time}"))

@@ -34,9 +34,9 @@ use crate::time::shorten;
 
 pub use prepare::Prepared;
 pub use prepare::version_of;
+pub use target::ReadPlan;
 pub use target::Reading;
 pub use target::bind;
-pub use target::ReadPlan;
 
 /// Where values live that are too large for an event (S5).
 pub trait Values {
@@ -82,7 +82,9 @@ impl Evaluator<'_> {
             None => step,
             Some(undo) => step.and_then(|step| step.rollback.get(usize::from(undo.entry))),
         };
-        found.ok_or_else(|| Failure::permanent(codes::UNKNOWN_STEP, format!("the workflow has no step {block}")))
+        found.ok_or_else(|| {
+            Failure::permanent(codes::UNKNOWN_STEP, format!("the workflow has no step {block}"))
+        })
     }
 
     /// A duration as the engine is to count it.
@@ -106,7 +108,8 @@ impl Evaluator<'_> {
     /// Durations of a workflow's own: `timeout` and `lock_wait`, for a run that is to be created.
     pub fn workflow_durations(&self) -> Result<(Option<Duration>, Option<Duration>), Failure> {
         let workflow = &self.plan.workflow;
-        let scope = self.workflow_scope(scope::wanted_by(workflow.timeout.iter().chain(&workflow.lock_wait)))?;
+        let scope =
+            self.workflow_scope(scope::wanted_by(workflow.timeout.iter().chain(&workflow.lock_wait)))?;
         Ok((
             self.optional_duration(workflow.timeout.as_ref(), &scope, "timeout")?,
             self.optional_duration(workflow.lock_wait.as_ref(), &scope, "lock_wait")?,
@@ -165,9 +168,8 @@ fn text(template: &Template, scope: &Scope, key: &str) -> Result<String, Failure
 fn message(template: Option<&Template>, scope: &Scope, fallback: &str) -> String {
     match template {
         None => fallback.to_owned(),
-        Some(template) => text(template, scope, "message").unwrap_or_else(|failure| {
-            format!("{fallback} ({})", failure.message)
-        }),
+        Some(template) => text(template, scope, "message")
+            .unwrap_or_else(|failure| format!("{fallback} ({})", failure.message)),
     }
 }
 

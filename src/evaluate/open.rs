@@ -7,7 +7,6 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::evaluate::codes;
 use crate::definition::model::ForEach;
 use crate::definition::model::Step;
 use crate::definition::template::Template;
@@ -19,6 +18,7 @@ use crate::evaluate::Evaluator;
 use crate::evaluate::ReadPlan;
 use crate::evaluate::Reading;
 use crate::evaluate::Readings;
+use crate::evaluate::codes;
 use crate::evaluate::rendered;
 use crate::evaluate::scope::wanted_by;
 use crate::evaluate::scope::wanted_by_exprs;
@@ -72,10 +72,16 @@ impl Evaluator<'_> {
             return Err(Failure::permanent(codes::LIST, format!("`for_each` must be a list, it is {list}")));
         };
         if values.is_empty() && !each.allow_empty {
-            return Err(Failure::permanent(codes::LIST, format!("`for_each` is an empty list: `{}`", each.list.source())));
+            return Err(Failure::permanent(
+                codes::LIST,
+                format!("`for_each` is an empty list: `{}`", each.list.source()),
+            ));
         }
         if values.len() > ITEMS_MAX {
-            return Err(Failure::permanent(codes::LIST, format!("`for_each` has {} items, at most {ITEMS_MAX} are possible", values.len())));
+            return Err(Failure::permanent(
+                codes::LIST,
+                format!("`for_each` has {} items, at most {ITEMS_MAX} are possible", values.len()),
+            ));
         }
         let mut items = vec![];
         let mut keys = BTreeSet::new();
@@ -84,7 +90,10 @@ impl Evaluator<'_> {
             scope.values.insert("item".to_owned(), value.clone());
             let key = item_key(each, &value, &scope)?;
             if !keys.insert(key.clone()) {
-                return Err(Failure::permanent(codes::LIST, format!("two items of `for_each` have the key `{key}`")));
+                return Err(Failure::permanent(
+                    codes::LIST,
+                    format!("two items of `for_each` have the key `{key}`"),
+                ));
             }
             items.push(Item { key, value });
         }
@@ -92,7 +101,10 @@ impl Evaluator<'_> {
         if let Some(covers) = &step.covers {
             scope.values.insert("items".to_owned(), Arc::new(json!(values)));
             if !truth(covers, &scope, "covers")? {
-                return Err(Failure::permanent(codes::NOT_COVERED, format!("the items do not cover what they must: `{}` is false", covers.source())));
+                return Err(Failure::permanent(
+                    codes::NOT_COVERED,
+                    format!("the items do not cover what they must: `{}` is false", covers.source()),
+                ));
             }
         }
         Ok(Opening::Items(items))
@@ -157,11 +169,17 @@ fn item_key(
         Value::String(text) => text.clone(),
         scalar @ (Value::Number(_) | Value::Bool(_)) => scalar.to_string(),
         other => {
-            return Err(Failure::permanent(codes::LIST, format!("an item of `for_each` needs `item_key`: {other} is no text")));
+            return Err(Failure::permanent(
+                codes::LIST,
+                format!("an item of `for_each` needs `item_key`: {other} is no text"),
+            ));
         }
     };
     if text.is_empty() || text.len() > ITEM_KEY_BYTES_MAX {
-        return Err(Failure::permanent(codes::LIST, format!("an item's key has 1 to {ITEM_KEY_BYTES_MAX} bytes, `{text}` has {}", text.len())));
+        return Err(Failure::permanent(
+            codes::LIST,
+            format!("an item's key has 1 to {ITEM_KEY_BYTES_MAX} bytes, `{text}` has {}", text.len()),
+        ));
     }
     Ok(text.into())
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::evaluate::codes;
 use crate::action::request::Request;
 use crate::definition::expr::Scope;
 use crate::definition::model::ActionKind;
@@ -21,6 +20,7 @@ use crate::evaluate::Evaluator;
 use crate::evaluate::ReadPlan;
 use crate::evaluate::Reading;
 use crate::evaluate::Readings;
+use crate::evaluate::codes;
 use crate::evaluate::forward_of;
 use crate::evaluate::message;
 use crate::evaluate::request;
@@ -154,7 +154,13 @@ impl Evaluator<'_> {
     }
 
     /// Evaluates `capture.*` in turn, binds them, and keeps the target if an undo will need it.
-    fn facts(&self, step: &Step, unit: &UnitId, readings: &Readings, scope: &mut Scope) -> Result<Facts, Failure> {
+    fn facts(
+        &self,
+        step: &Step,
+        unit: &UnitId,
+        readings: &Readings,
+        scope: &mut Scope,
+    ) -> Result<Facts, Failure> {
         let mut facts = Facts::default();
         let mut captured = match scope.values.get("captured").map(AsRef::as_ref) {
             Some(Value::Object(outer)) => outer.clone(),
@@ -201,7 +207,8 @@ impl Evaluator<'_> {
     }
 
     fn missing_target(&self, unit: &UnitId, step: &Step, scope: &Scope) -> Failure {
-        let target = self.target_of(unit, step).map(|target| crate::evaluate::target::object_ref(target, scope));
+        let target =
+            self.target_of(unit, step).map(|target| crate::evaluate::target::object_ref(target, scope));
         let what = match target {
             Some(Ok(Some(object))) => object.describe(),
             _ => "the target (its name has no value)".to_owned(),
@@ -223,7 +230,8 @@ fn wanted_to_prepare(step: &Step) -> Wanted {
     let messages = step.preconditions.iter().flat_map(|condition| {
         std::iter::once(&condition.message).chain(&condition.message_zh).chain(&condition.wait)
     });
-    let limits = step.timeout.iter().chain(&step.attempt_timeout).chain([&step.retry.delay, &step.retry.max_delay]);
+    let limits =
+        step.timeout.iter().chain(&step.attempt_timeout).chain([&step.retry.delay, &step.retry.max_delay]);
     wanted.extend(wanted_by(step.action.args.values().chain(messages).chain(limits).chain(debt)));
     wanted
 }
@@ -257,6 +265,7 @@ fn keeps_before(step: &Step) -> bool {
 
 /// uid and resourceVersion of an object as read.
 pub fn version_of(object: &Value) -> Option<ObjectVersion> {
-    let text = |key: &str| object.pointer(&format!("/metadata/{key}")).and_then(Value::as_str).map(Into::into);
+    let text =
+        |key: &str| object.pointer(&format!("/metadata/{key}")).and_then(Value::as_str).map(Into::into);
     Some(ObjectVersion { uid: text("uid")?, resource_version: text("resourceVersion")? })
 }

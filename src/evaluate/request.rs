@@ -7,7 +7,6 @@ use serde_json::Value;
 use sha2::Digest;
 use sha2::Sha256;
 
-use crate::evaluate::codes;
 use crate::action::request::ATTEMPT_TIMEOUT_DEFAULT;
 use crate::action::request::Request;
 use crate::definition::expr::Scope;
@@ -20,6 +19,7 @@ use crate::engine::command::Go;
 use crate::engine::event::AttemptEffect;
 use crate::engine::event::AttemptEnd;
 use crate::evaluate::Evaluator;
+use crate::evaluate::codes;
 use crate::evaluate::rendered;
 use crate::evaluate::target::object_ref;
 use crate::evaluate::truth;
@@ -69,10 +69,15 @@ pub(super) fn digest(request: &Request) -> Arc<str> {
 
 /// Lower case hexadecimal.
 pub(super) fn hex(bytes: &[u8]) -> Arc<str> {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        text.extend([byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16).unwrap_or('0')));
-        text
-    }).into()
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            text.extend(
+                [byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16).unwrap_or('0')),
+            );
+            text
+        })
+        .into()
 }
 
 impl Evaluator<'_> {
@@ -84,8 +89,9 @@ impl Evaluator<'_> {
             ActionKind::Assert => self.assert(step, args, scope),
             ActionKind::Sleep => {
                 let text = args["duration"].as_str().unwrap_or_default();
-                let duration = crate::definition::duration::parse(text)
-                    .map_err(|error| Failure::permanent(codes::DURATION, format!("`duration` is `{text}`: {error}")))?;
+                let duration = crate::definition::duration::parse(text).map_err(|error| {
+                    Failure::permanent(codes::DURATION, format!("`duration` is `{text}`: {error}"))
+                })?;
                 Ok(Go::Sleep(crate::time::shorten(duration, self.speed)))
             }
             ActionKind::Approval => self.approval(args),
@@ -124,10 +130,9 @@ impl Evaluator<'_> {
         };
         let expires = match args["expires"].as_str() {
             None => None,
-            Some(text) => Some(
-                crate::definition::duration::parse(text)
-                    .map_err(|error| Failure::permanent(codes::DURATION, format!("`expires` is `{text}`: {error}")))?,
-            ),
+            Some(text) => Some(crate::definition::duration::parse(text).map_err(|error| {
+                Failure::permanent(codes::DURATION, format!("`expires` is `{text}`: {error}"))
+            })?),
         };
         let expires = expires.map(|duration| crate::time::shorten(duration, self.speed));
         Ok(Go::Ask { approval, message: bilingual(args, "message"), expires })

@@ -129,7 +129,9 @@ impl Evaluator<'_> {
             scope.values.insert("captured".to_owned(), Arc::new(Value::Object(captured)));
         }
         let Some(state) = self.unit_state(&forward) else { return Ok(()) };
-        if let Some(before) = state.facts.as_ref().and_then(|facts| facts.before.as_ref()).filter(|_| wanted.contains("before")) {
+        if let Some(before) =
+            state.facts.as_ref().and_then(|facts| facts.before.as_ref()).filter(|_| wanted.contains("before"))
+        {
             scope.values.insert("before".to_owned(), self.values.load(before)?);
         }
         if wanted.contains("changed") {
@@ -163,7 +165,8 @@ impl Evaluator<'_> {
     }
 
     fn captures_of(&self, state: &UnitState) -> Result<serde_json::Map<String, Value>, Failure> {
-        let load = |(name, blob): (&String, &Blob)| Ok((name.clone(), self.values.load(blob)?.as_ref().clone()));
+        let load =
+            |(name, blob): (&String, &Blob)| Ok((name.clone(), self.values.load(blob)?.as_ref().clone()));
         state.facts.iter().flat_map(|facts| &facts.captured).map(load).collect()
     }
 
@@ -173,7 +176,8 @@ impl Evaluator<'_> {
         let mut steps = serde_json::Map::new();
         for step in all {
             let block = self.run.steps.get(&step.name);
-            let view = block.map_or_else(|| Ok(json!({ "state": "Pending" })), |block| self.step_view(block))?;
+            let view =
+                block.map_or_else(|| Ok(json!({ "state": "Pending" })), |block| self.step_view(block))?;
             steps.insert(step.name.to_string(), view);
         }
         Ok(Value::Object(steps))
@@ -192,7 +196,8 @@ impl Evaluator<'_> {
             });
             items.insert(key.to_string(), view);
         }
-        let changed = |unit: &UnitState| unit.end.as_ref().is_some_and(|end| end.effect == AttemptEffect::Changed);
+        let changed =
+            |unit: &UnitState| unit.end.as_ref().is_some_and(|end| end.effect == AttemptEffect::Changed);
         let verdicts = block.units.values().filter_map(|unit| unit.verdict.as_ref());
         let worst = verdicts.max_by_key(|verdict| verdict.severity);
         let outputs = block.units.get("").and_then(|unit| unit.outputs.as_deref());

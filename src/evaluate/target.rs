@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::evaluate::codes;
 use crate::action::request::ObjectRef;
 use crate::action::request::Selector;
 use crate::definition::expr::EvalErrorKind;
@@ -15,6 +14,7 @@ use crate::definition::model::Select;
 use crate::definition::model::Target;
 use crate::definition::template::Template;
 use crate::evaluate::Readings;
+use crate::evaluate::codes;
 use crate::evaluate::rendered;
 use crate::evaluate::scope::Wanted;
 use crate::evaluate::scope::wanted_by;
@@ -118,7 +118,10 @@ pub(super) fn object_ref(target: &Target, scope: &Scope) -> Result<Option<Object
         },
         Select::Match { labels, fields } => {
             let selector = |template: &Option<Template>, key| {
-                template.as_ref().map(|template| full_text(&Value::String(text(template, scope, key)?), key)).transpose()
+                template
+                    .as_ref()
+                    .map(|template| full_text(&Value::String(text(template, scope, key)?), key))
+                    .transpose()
             };
             Selector::Match { labels: selector(labels, "selector")?, fields: selector(fields, "field")? }
         }
@@ -147,13 +150,19 @@ fn nullable(template: &Template, scope: &Scope, key: &str) -> Result<Option<Valu
 fn full_text(value: &Value, key: &str) -> Result<String, Failure> {
     match value.as_str() {
         Some(text) if !text.trim().is_empty() => Ok(text.to_owned()),
-        _ => Err(Failure::permanent(codes::EMPTY_TARGET, format!("`{key}` of a target must be a text that is not empty, it is {value}"))),
+        _ => Err(Failure::permanent(
+            codes::EMPTY_TARGET,
+            format!("`{key}` of a target must be a text that is not empty, it is {value}"),
+        )),
     }
 }
 
 fn names(value: &Value) -> Result<Vec<String>, Failure> {
     match value.as_array() {
         Some(names) => names.iter().map(|name| full_text(name, "names")).collect(),
-        None => Err(Failure::permanent(codes::EMPTY_TARGET, format!("`names` of a target must be a list, it is {value}"))),
+        None => Err(Failure::permanent(
+            codes::EMPTY_TARGET,
+            format!("`names` of a target must be a list, it is {value}"),
+        )),
     }
 }

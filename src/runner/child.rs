@@ -7,7 +7,6 @@ use serde_json::json;
 use sha2::Digest;
 use sha2::Sha256;
 
-use crate::runner::codes;
 use crate::action::request::Request;
 use crate::engine::Command;
 use crate::engine::Effect;
@@ -22,6 +21,7 @@ use crate::failure::Failure;
 use crate::id::RunId;
 use crate::runner::Error;
 use crate::runner::Host;
+use crate::runner::codes;
 use crate::runner::effects::acted;
 use crate::runner::effects::failed;
 use crate::runner::run_task::Message;
@@ -48,7 +48,10 @@ impl RunTask {
             let end = match start {
                 Ok(start) => match host.start(start).await {
                     Ok(child) => host.end_of_child(child).await,
-                    Err(error) => failed(Failure::permanent(codes::CHILD_START, format!("the child could not start: {error}"))),
+                    Err(error) => failed(Failure::permanent(
+                        codes::CHILD_START,
+                        format!("the child could not start: {error}"),
+                    )),
                 },
                 Err(failure) => failed(failure),
             };
@@ -86,11 +89,21 @@ impl RunTask {
             Trigger::Manual | Trigger::Retry(_) | Trigger::Rollback(_) => (self.run.id, 1),
         };
         if depth > DEPTH_MAX {
-            return Err(Failure::permanent(codes::TOO_DEEP, format!("workflows call each other more than {DEPTH_MAX} deep")));
+            return Err(Failure::permanent(
+                codes::TOO_DEEP,
+                format!("workflows call each other more than {DEPTH_MAX} deep"),
+            ));
         }
         let name = args["name"].as_str().unwrap_or_default();
         let plan = self.plan.children.get(name);
-        let plan = plan.ok_or_else(|| Failure::permanent(crate::evaluate::codes::UNKNOWN_STEP, format!("there is no workflow `{name}`")))?.clone();
+        let plan = plan
+            .ok_or_else(|| {
+                Failure::permanent(
+                    crate::evaluate::codes::UNKNOWN_STEP,
+                    format!("there is no workflow `{name}`"),
+                )
+            })?
+            .clone();
         let given = args.get("inputs").cloned().unwrap_or_else(|| json!({}));
         let inputs = plan.workflow.complete_inputs(&given).map_err(|error| {
             Failure::permanent(codes::CHILD_START, format!("the inputs of `{name}`: {error}"))
@@ -112,7 +125,9 @@ impl Host {
     async fn end_of_child(&self, child: RunId) -> AttemptEnd {
         match self.finished(child).await {
             Ok(state) => state,
-            Err(error) => failed(Failure::unknown(codes::CHILD_UNKNOWN, format!("the child {child}: {error}"))),
+            Err(error) => {
+                failed(Failure::unknown(codes::CHILD_UNKNOWN, format!("the child {child}: {error}")))
+            }
         }
     }
 
@@ -131,12 +146,18 @@ impl Host {
             let effect = match finished.outcome {
                 RunOutcome::Succeeded => AttemptEffect::Changed,
                 RunOutcome::Failed | RunOutcome::RolledBack | RunOutcome::Cancelled(_) => {
-                    let why = finished.failure.as_ref().map_or("it was cancelled", |failure| &failure.message);
+                    let why =
+                        finished.failure.as_ref().map_or("it was cancelled", |failure| &failure.message);
                     let text = format!("{} ({child}): {why}", state.created.workflow);
                     AttemptEffect::Failed(Failure::permanent(codes::CHILD_FAILED, text))
                 }
             };
-            return Ok(AttemptEnd { effect, object: None, result: Some(Blob::Inline(Arc::new(result))), changes: None });
+            return Ok(AttemptEnd {
+                effect,
+                object: None,
+                result: Some(Blob::Inline(Arc::new(result))),
+                changes: None,
+            });
         }
     }
 }

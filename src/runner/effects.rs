@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::runner::codes;
 use crate::action::request::Answer;
 use crate::action::request::Origin;
 use crate::definition::model::ActionKind;
@@ -27,6 +26,7 @@ use crate::evaluate::Values;
 use crate::failure::Bilingual;
 use crate::failure::Failure;
 use crate::failure::FailureClass;
+use crate::runner::codes;
 use crate::runner::observer::Observer;
 use crate::runner::observer::may_pass;
 use crate::runner::run_task::RunTask;
@@ -122,7 +122,12 @@ impl RunTask {
                 Ok(self.start_watch(effect, self.observer(plan)))
             }
             Effect::Guard(index) => {
-                let missing = || Failure::permanent(crate::evaluate::codes::UNKNOWN_STEP, format!("the workflow has no guard {index}"));
+                let missing = || {
+                    Failure::permanent(
+                        crate::evaluate::codes::UNKNOWN_STEP,
+                        format!("the workflow has no guard {index}"),
+                    )
+                };
                 let guard = self.plan.workflow.guards.get(usize::from(*index));
                 let guard = guard.ok_or_else(missing).map_err(refused)?;
                 let plan = evaluator.reads_to_guard(guard).map_err(refused)?;
@@ -153,7 +158,8 @@ impl RunTask {
     fn start_act(&mut self, effect: &Effect, unit: &UnitId, attempt: u32) -> Result<Task, Command> {
         let Some(request) = self.requests.get(unit).cloned() else {
             // Only the process that prepared a request may send it; another one observes.
-            let failure = Failure::unknown(codes::NOT_PREPARED, format!("the request of {unit} was not prepared here"));
+            let failure =
+                Failure::unknown(codes::NOT_PREPARED, format!("the request of {unit} was not prepared here"));
             return Err(acted(unit, attempt, failed(failure)));
         };
         if request.uses == ActionKind::Workflow {
@@ -196,10 +202,18 @@ impl RunTask {
         let cannot_tell = |failure| refusal(effect, failure);
         let (settle, process) = match self.run.unit(unit).map(|state| &state.phase) {
             Some(Phase::Observing { settle, process }) => (*settle, process.clone()),
-            _ => return Err(cannot_tell(Failure::unknown(codes::NOT_PREPARED, format!("{unit} is not observed")))),
+            _ => {
+                return Err(cannot_tell(Failure::unknown(
+                    codes::NOT_PREPARED,
+                    format!("{unit} is not observed"),
+                )));
+            }
         };
         if self.step(unit).is_some_and(|step| step.action.uses == ActionKind::Workflow) {
             return Ok(self.observe_child(effect, unit, attempt));
+        }
+        if self.step(unit).is_some_and(|step| step.action.uses == ActionKind::Extension) {
+            return Ok(self.observe_extension(effect, unit, attempt));
         }
         if let Some(process) = process {
             drop(process);
@@ -221,31 +235,50 @@ impl RunTask {
         }))
     }
 
+    /// Asks an extension whether its attempt took effect; one that cannot tell leaves it to `idempotent` and to people.
+    fn observe_extension(&mut self, effect: &Effect, unit: &UnitId, attempt: u32) -> Task {
+        let values = self.shared.values();
+        let prepared = self.evaluator(&values).prepare(unit, &Readings::default());
+        let idempotent = self.step(unit).is_some_and(|step| step.idempotent);
+        let (executor, origin, unit) =
+            (self.shared.executor.clone(), self.origin(unit, attempt), unit.clone());
+        self.spawn(effect, |reporter| async move {
+            let answer = match &prepared.request {
+                Some(request) => executor.observe(&origin, request).await,
+                None => None,
+            };
+            let finding = match answer {
+                Some(true) => Finding::Done { ours: true, object: None, result: None },
+                Some(false) => Finding::NotDone,
+                None if idempotent => Finding::NotDone,
+                None => Finding::CannotTell(interrupted(&unit)),
+            };
+            reporter.done(Command::Observed { unit, attempt, finding });
+        })
+    }
+
     /// Whether an attempt without a result took effect (E3).
     fn finding(&self, unit: &UnitId, attempt: u32, readings: &Readings) -> Finding {
         if let Some(failure) = &readings.unreadable {
             return Finding::CannotTell(failure.clone());
         }
         let Some(step) = self.step(unit) else {
-            return Finding::CannotTell(Failure::permanent(crate::evaluate::codes::UNKNOWN_STEP, format!("the workflow has no step {unit}")));
+            return Finding::CannotTell(Failure::permanent(
+                crate::evaluate::codes::UNKNOWN_STEP,
+                format!("the workflow has no step {unit}"),
+            ));
         };
         let values = self.shared.values();
         let object = readings.values.get("object").map(AsRef::as_ref);
         let proof = self.proof(step, unit, attempt, object);
-        let done = |ours| Finding::Done {
-            ours,
-            object: object.and_then(crate::evaluate::version_of),
-            result: None,
-        };
+        let done =
+            |ours| Finding::Done { ours, object: object.and_then(crate::evaluate::version_of), result: None };
         match (self.evaluator(&values).check(unit, readings), proof) {
             (Ok(Some(true)), proof) => done(proof == Some(true)),
             (Ok(None), Some(true)) => done(true),
             (Ok(Some(false)), _) | (Ok(None), Some(false)) => Finding::NotDone,
             (Ok(None), None) if step.idempotent => Finding::NotDone,
-            (Ok(None), None) => Finding::CannotTell(Failure::unknown(
-                crate::engine::codes::CANNOT_TELL,
-                format!("{unit} was interrupted, and it has neither `check` nor `idempotent = true`"),
-            )),
+            (Ok(None), None) => Finding::CannotTell(interrupted(unit)),
             (Err(failure), _) => Finding::CannotTell(failure),
         }
     }
@@ -320,6 +353,11 @@ fn refusal(effect: &Effect, failure: Failure) -> Command {
             Command::GuardBroken { guard, message: Bilingual { en: failure.message, zh: None } }
         }
     }
+}
+
+fn interrupted(unit: &UnitId) -> Failure {
+    let text = format!("{unit} was interrupted, and it has neither `check` nor `idempotent = true`");
+    Failure::unknown(crate::engine::codes::CANNOT_TELL, text)
 }
 
 /// The report of an attempt.

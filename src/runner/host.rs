@@ -12,9 +12,6 @@ use tokio::sync::mpsc;
 use tokio::sync::oneshot;
 
 use crate::action::Executor;
-use crate::action::k8s::watch::Watches;
-use crate::action::secret::Secrets;
-use crate::definition::Library;
 use crate::definition::knowledge::Knowledge;
 use crate::engine::Command;
 use crate::engine::Event;
@@ -54,10 +51,8 @@ pub struct Parts {
     pub executor: Arc<Executor>,
     /// Where the time comes from.
     pub clock: SharedClock,
-    /// The workflows that can be started.
-    pub library: Arc<Library>,
-    /// Hides and finds secrets.
-    pub secrets: Secrets,
+    /// What is known about failures.
+    pub knowledge: Arc<Knowledge>,
 }
 
 /// What all runs share.
@@ -65,10 +60,7 @@ pub(super) struct Shared {
     pub(super) store: Arc<dyn Store>,
     pub(super) executor: Arc<Executor>,
     pub(super) clock: SharedClock,
-    pub(super) library: Arc<Library>,
     knowledge: Arc<Knowledge>,
-    secrets: Secrets,
-    pub(super) watches: Watches,
     plans: Mutex<BTreeMap<WorkflowDigest, Arc<Plan>>>,
     pub(super) locks: Mutex<LockTable>,
     live: Mutex<BTreeMap<RunId, mpsc::UnboundedSender<Message>>>,
@@ -113,13 +105,10 @@ impl Host {
     pub fn open(parts: Parts) -> Result<Self, store::Error> {
         let paused = parts.store.setting(PAUSED)?.is_some_and(|value| value == true);
         let shared = Arc::new(Shared {
-            knowledge: parts.library.knowledge(),
+            knowledge: parts.knowledge,
             store: parts.store,
             executor: parts.executor,
             clock: parts.clock,
-            library: parts.library,
-            secrets: parts.secrets,
-            watches: Watches::default(),
             plans: Mutex::default(),
             locks: Mutex::default(),
             live: Mutex::default(),
@@ -208,7 +197,9 @@ impl Host {
         }
         let (reply, answer) = oneshot::channel();
         self.shared.deliver(run, Message::Request(command, reply));
-        answer.await.unwrap_or_else(|_| Err(store::Error::Unusable("the run stopped before it answered".to_owned()).into()))
+        answer.await.unwrap_or_else(|_| {
+            Err(store::Error::Unusable("the run stopped before it answered".to_owned()).into())
+        })
     }
 
     /// The state of a run, from its journal.
@@ -266,7 +257,7 @@ async fn wake_parked(shared: Arc<Shared>) {
 
 impl Shared {
     pub(super) fn values(&self) -> SideFiles {
-        SideFiles { store: self.store.clone(), secrets: self.secrets.clone() }
+        SideFiles { store: self.store.clone(), secrets: self.executor.secrets().clone() }
     }
 
     pub(super) fn evaluator<'a>(
@@ -280,8 +271,7 @@ impl Shared {
     }
 
     pub(super) fn observer(&self, plan: ReadPlan) -> Observer {
-        let cluster = self.executor.cluster().cloned();
-        Observer::new(cluster, self.watches.clone(), self.clock.clone(), plan)
+        Observer::new(self.executor.clone(), self.clock.clone(), plan)
     }
 
     /// Waits for a moment; for ever if there is none.
@@ -326,11 +316,7 @@ impl Shared {
         tokio::spawn(task.run());
     }
 
-    async fn revive(
-        self: Arc<Self>,
-        run: RunId,
-        mut mailbox: Mailbox,
-    ) {
+    async fn revive(self: Arc<Self>, run: RunId, mut mailbox: Mailbox) {
         match self.load(run) {
             Ok((_, state)) if state.finished.is_some() => {
                 self.forget(run);
@@ -383,7 +369,9 @@ impl Shared {
         let missing = || store::Error::Unusable(format!("the definition {digest} is not in the store"));
         let plan = crate::plan::from_normalised(&definition.ok_or_else(missing)?).map_err(|diagnostics| {
             let first = diagnostics.first().map_or_else(String::new, |diagnostic| diagnostic.message.clone());
-            store::Error::Unusable(format!("the definition {digest} is not understood by this version: {first}"))
+            store::Error::Unusable(format!(
+                "the definition {digest} is not understood by this version: {first}"
+            ))
         })?;
         lock(&self.plans).insert(digest.clone(), plan.clone());
         Ok(plan)

@@ -7,13 +7,9 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::action::evidence;
+use crate::action::Executor;
 use crate::action::evidence::Baseline;
-use crate::action::k8s::client::Cluster;
-use crate::action::k8s::read;
-use crate::action::k8s::read::Found;
 use crate::action::k8s::watch::Subscription;
-use crate::action::k8s::watch::Watches;
 use crate::action::request::ObjectRef;
 use crate::evaluate::ReadPlan;
 use crate::evaluate::Readings;
@@ -33,8 +29,7 @@ const EVIDENCE_EVERY: Duration = Duration::from_secs(5);
 
 /// Reads what a [`ReadPlan`] says. Watches what it has read, so that it can say when to read again.
 pub(super) struct Observer {
-    cluster: Result<Cluster, Failure>,
-    watches: Watches,
+    executor: Arc<Executor>,
     clock: SharedClock,
     plan: ReadPlan,
     subscriptions: BTreeMap<ObjectRef, Subscription>,
@@ -46,15 +41,9 @@ pub(super) struct Observer {
 
 impl Observer {
     /// Reads once, or with [`Observer::changed`] as often as something changes.
-    pub(super) fn new(
-        cluster: Result<Cluster, Failure>,
-        watches: Watches,
-        clock: SharedClock,
-        plan: ReadPlan,
-    ) -> Self {
+    pub(super) fn new(executor: Arc<Executor>, clock: SharedClock, plan: ReadPlan) -> Self {
         Self {
-            cluster,
-            watches,
+            executor,
             clock,
             plan,
             subscriptions: BTreeMap::new(),
@@ -77,7 +66,7 @@ impl Observer {
         for reading in self.plan.readings() {
             let outcome = match self.plan.locate(reading, &readings) {
                 Ok(None) => Ok(Value::Null),
-                Ok(Some(object)) => self.read_one(&object).await,
+                Ok(Some(object)) => self.executor.read(&object, self.keeps_managed_fields).await,
                 Err(failure) => Err(failure),
             };
             let bound = outcome.and_then(|value| crate::evaluate::bind(&mut readings, reading, value));
@@ -87,19 +76,6 @@ impl Observer {
             }
         }
         readings
-    }
-
-    async fn read_one(&self, object: &ObjectRef) -> Result<Value, Failure> {
-        let cluster = self.cluster.as_ref().map_err(Clone::clone)?;
-        let found = match self.keeps_managed_fields {
-            true => read::read_with_managers(cluster, object).await?,
-            false => read::read(cluster, object).await?,
-        };
-        Ok(match found {
-            Found::One(None) => Value::Null,
-            Found::One(Some(object)) => Arc::unwrap_or_clone(object),
-            Found::Many(objects) => objects.into_iter().map(Arc::unwrap_or_clone).collect(),
-        })
     }
 
     /// The same, with watches on everything that is read and with evidence of known failures.
@@ -118,29 +94,27 @@ impl Observer {
     }
 
     fn subscribe(&mut self, readings: &Readings) {
-        let Ok(cluster) = &self.cluster else { return };
         for reading in self.plan.readings() {
             let Ok(Some(object)) = self.plan.locate(reading, readings) else { continue };
-            let subscribe = || self.watches.subscribe(cluster, &object, self.bell.clone());
+            let subscribe = || self.executor.subscribe(&object, self.bell.clone());
             self.subscriptions.entry(object.clone()).or_insert_with(subscribe);
         }
     }
 
     /// Evidence only explains: a cluster that does not give it fails nothing.
     async fn evidence(&mut self, readings: &Readings) -> Vec<String> {
-        let Ok(cluster) = &self.cluster else { return vec![] };
         let values = readings.values.values().flat_map(|value| match value.as_ref() {
             Value::Array(list) => list.iter().collect(),
             one => vec![one],
         });
         let objects: Vec<&Value> = values.filter(|object| object.is_object()).collect();
-        evidence::look(cluster, &objects, &mut self.baseline).await
+        self.executor.evidence(&objects, &mut self.baseline).await.unwrap_or_default()
     }
 
     /// Waits until it is worth reading again: something changed, somebody pokes, or the beat.
     pub(super) async fn changed(&self, poke: &Notify) {
         let polls = self.subscriptions.values().any(|subscription| subscription.must_poll().is_some());
-        let beat = if polls || self.cluster.is_err() { POLL_BEAT } else { BEAT };
+        let beat = if polls { POLL_BEAT } else { BEAT };
         self.clock.sleep(GAP_MIN).await;
         tokio::select! {
             () = self.bell.notified() => {}

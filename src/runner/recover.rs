@@ -23,7 +23,8 @@ impl RunTask {
             let uses = self.step(&unit).map(|step| step.action.uses);
             // An action inside the process died with it, a child is a run of its own, a process has a mark: none of
             // them can arrive late, as a request to a server can.
-            let dead = matches!(uses, Some(ActionKind::Extension | ActionKind::Workflow | ActionKind::Process));
+            let dead =
+                matches!(uses, Some(ActionKind::Extension | ActionKind::Workflow | ActionKind::Process));
             if dead || process.is_some() {
                 settle.insert(unit, now);
             }
@@ -51,7 +52,9 @@ impl RunTask {
                         shared.set_foreign(run, expected, found.into());
                         return;
                     }
-                    Err(failure) => tracing::warn!(%run, error = failure.message, "the cluster does not answer"),
+                    Err(failure) => {
+                        tracing::warn!(%run, error = failure.message, "the cluster does not answer")
+                    }
                 }
                 shared.clock.sleep(CLUSTER_BEAT).await;
             }

@@ -229,7 +229,11 @@ impl RunTask {
 
     /// What is to be done, as far as this process may do anything.
     fn effects(&self) -> Vec<Effect> {
-        if self.cluster_checked { pending_effects(&self.plan, &self.run, self.shared.clock.now()) } else { vec![] }
+        if self.cluster_checked {
+            pending_effects(&self.plan, &self.run, self.shared.clock.now())
+        } else {
+            vec![]
+        }
     }
 
     /// The report of an effect for which nothing has to be read (again).

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use crate::runner::codes;
 use crate::engine;
 use crate::engine::Command;
 use crate::engine::Event;
@@ -20,6 +19,7 @@ use crate::id::RunId;
 use crate::plan::Plan;
 use crate::runner::Error;
 use crate::runner::Host;
+use crate::runner::codes;
 use crate::runner::host::lock;
 use crate::time::Timestamp;
 
@@ -50,7 +50,9 @@ impl Host {
     /// answer, a store that cannot be written.
     pub async fn start(&self, start: Start) -> Result<RunId, Error> {
         let shared = &self.shared;
-        if let Some(known) = start.key.as_deref().map(|key| shared.store.run_of_key(key)).transpose()?.flatten() {
+        if let Some(known) =
+            start.key.as_deref().map(|key| shared.store.run_of_key(key)).transpose()?.flatten()
+        {
             return Ok(known);
         }
         if let Some(id) = start.id {
@@ -60,7 +62,8 @@ impl Host {
         }
         let is_child = matches!(start.trigger, Trigger::Parent { .. });
         if shared.paused.load(Ordering::Acquire) && !is_child {
-            let text = "nothing new is started: `windrow pause --all` is in force; `windrow unpause --all` ends it";
+            let text =
+                "nothing new is started: `windrow pause --all` is in force; `windrow unpause --all` ends it";
             return Err(Error::Refused(Failure::retryable(codes::PAUSED, text)));
         }
         if shared.remember_plan(&start.plan) {
@@ -108,8 +111,8 @@ impl Host {
             inherited: start.inherited.clone(),
         };
         let draft = RunState::create(id, now, &created);
-        let (locks, durations) =
-            self.evaluate(&start.plan, &draft, |evaluator| (evaluator.locks(), evaluator.workflow_durations()));
+        let (locks, durations) = self
+            .evaluate(&start.plan, &draft, |evaluator| (evaluator.locks(), evaluator.workflow_durations()));
         let (timeout, lock_wait) = durations.map_err(Error::Refused)?;
         created.locks = locks.map_err(Error::Refused)?;
         created.lock_deadline = lock_wait.map(|wait| now + wait);
@@ -129,9 +132,9 @@ impl Host {
             Trigger::Parent { root, .. } => *root,
             Trigger::Manual | Trigger::Retry(_) | Trigger::Rollback(_) => id,
         };
-        lock(&self.shared.locks).request(id, owner, &created.locks, at_once).map_err(|refusal| {
-            Error::Refused(Failure::retryable(codes::LOCK_HELD, refusal.to_string()))
-        })
+        lock(&self.shared.locks)
+            .request(id, owner, &created.locks, at_once)
+            .map_err(|refusal| Error::Refused(Failure::retryable(codes::LOCK_HELD, refusal.to_string())))
     }
 }
 
@@ -148,5 +151,6 @@ fn new_id(now: Timestamp) -> RunId {
 }
 
 fn lost() -> Error {
-    crate::journal::store::Error::Unusable("the run stopped before its first event was durable".to_owned()).into()
+    crate::journal::store::Error::Unusable("the run stopped before its first event was durable".to_owned())
+        .into()
 }

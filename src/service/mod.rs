@@ -135,9 +135,10 @@ impl Handle {
         by: Actor,
     ) -> Result<Reply, Problem> {
         let plan = self.plan(workflow)?;
-        let inputs = plan.workflow.complete_inputs(inputs).map_err(|error| {
-            Problem::usage(Failure::permanent("bad-inputs", error.to_string()))
-        })?;
+        let inputs = plan
+            .workflow
+            .complete_inputs(inputs)
+            .map_err(|error| Problem::usage(Failure::permanent("bad-inputs", error.to_string())))?;
         let start = Start { plan, inputs, trigger: Trigger::Manual, by, key, inherited: None, id: None };
         Ok(Reply::Started { run: self.host.start(start).await? })
     }

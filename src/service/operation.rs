@@ -82,7 +82,10 @@ pub enum Operation {
 /// What can be done to one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "snake_case", deny_unknown_fields)]
-#[expect(missing_docs, reason = "each variant has its comment; the fields repeat names of the engine's commands")]
+#[expect(
+    missing_docs,
+    reason = "each variant has its comment; the fields repeat names of the engine's commands"
+)]
 pub enum Verb {
     /// Stop in order, and undo.
     Cancel { reason: Option<String> },

@@ -147,7 +147,9 @@ async fn answer(handle: Handle, request: Request, by: Actor, answers: mpsc::Send
     let id = request.id;
     let answer = match request.ask {
         Ask::Call(operation) => handle.call(operation, by).await.map_or_else(Answer::Error, Answer::Ok),
-        Ask::End(run) => handle.end_of(run).await.map_or_else(Answer::Error, |status| Answer::Over(Some(status))),
+        Ask::End(run) => {
+            handle.end_of(run).await.map_or_else(Answer::Error, |status| Answer::Over(Some(status)))
+        }
         Ask::Watch(run) => match handle.watch(run) {
             Err(problem) => Answer::Error(problem),
             Ok(mut changes) => {

@@ -7,7 +7,12 @@ use crate::failure::Failure;
 
 /// The inverse of a unit's `Display`.
 pub(super) fn parse(text: &str) -> Result<UnitId, Failure> {
-    let bad = || Failure::permanent("bad-step", format!("`{text}` is not a step like `halt`, `halt[vm-1]`, `halt/undo.0`"));
+    let bad = || {
+        Failure::permanent(
+            "bad-step",
+            format!("`{text}` is not a step like `halt`, `halt[vm-1]`, `halt/undo.0`"),
+        )
+    };
     let (forward, undo) = match text.split_once("/undo.") {
         Some((forward, undo)) => (forward, Some(undo)),
         None => (text, None),

@@ -63,7 +63,9 @@ fn steps(plan: &Plan, run: &RunState) -> Vec<Value> {
     for name in names {
         let title = plan.workflow.step(name).map(|step| &step.title);
         let Some(block) = run.steps.get(name) else {
-            rows.push(json!({ "name": name, "title": title, "item": null, "state": "Pending", "attempts": 0 }));
+            rows.push(
+                json!({ "name": name, "title": title, "item": null, "state": "Pending", "attempts": 0 }),
+            );
             continue;
         };
         if block.units.is_empty() {

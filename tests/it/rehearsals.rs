@@ -15,7 +15,8 @@ async fn rehearse(workflow: &str, case: &str) -> (Value, windrow::rehearsal::Jud
     let library = Arc::new(Library::built_in());
     let definition = library.get(workflow).unwrap().clone();
     let case = definition.rehearsals.iter().find(|c| c.name == case).unwrap();
-    let clock: SharedClock = Arc::new(SystemClock::starting_at(Timestamp::from_millis(1_800_000_000_000), 1.0));
+    let clock: SharedClock =
+        Arc::new(SystemClock::starting_at(Timestamp::from_millis(1_800_000_000_000), 1.0));
     let stage =
         Stage::set(case, library, Arc::new(MemoryStore::new()), Secrets::new(None), clock, 1).await.unwrap();
     let run = stage.start(workflow, case).await.unwrap();

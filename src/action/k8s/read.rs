@@ -72,7 +72,11 @@ async fn read_known(cluster: &Cluster, target: &ObjectRef) -> Result<Found, Fail
     match &target.select {
         Selector::Name(name) => Ok(Found::One(read_one(cluster, target, &kind, name).await?)),
         Selector::Names(names) => {
-            let reads = names.iter().map(|name| read_one(cluster, target, &kind, name));
+            // A loop, not a closure: the compiler cannot show of the latter that its futures may change threads.
+            let mut reads = Vec::with_capacity(names.len());
+            for name in names {
+                reads.push(read_one(cluster, target, &kind, name));
+            }
             let objects: Vec<_> = futures::stream::iter(reads).buffered(PARALLEL_READS).try_collect().await?;
             Ok(Found::Many(objects.into_iter().flatten().collect()))
         }
