@@ -121,7 +121,8 @@ impl RunTask {
             let Some(message) = message else { break };
             if let Message::Stop(stopped) = message {
                 self.tasks.clear();
-                drop(stopped.send(()));
+                // Nobody has to wait for it.
+                stopped.send(()).ok();
                 break;
             }
             self.take(message);

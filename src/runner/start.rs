@@ -146,7 +146,7 @@ fn needs_cluster(plan: &Plan) -> bool {
 fn new_id(now: Timestamp) -> RunId {
     let mut random = [0; 16];
     // Without a source of randomness ids of one millisecond would collide, which the store notices.
-    drop(getrandom::fill(&mut random));
+    getrandom::fill(&mut random).ok();
     RunId::new(u64::try_from(now.as_millis()).unwrap_or(0), u128::from_be_bytes(random))
 }
 

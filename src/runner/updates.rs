@@ -52,7 +52,7 @@ impl Updates {
     pub(super) fn publish_end(&self, run: RunId, status: RunStatus) {
         for sender in lock(&self.ends).remove(&run).into_iter().flatten() {
             // Whoever waited may have gone away.
-            drop(sender.send(status));
+            sender.send(status).ok();
         }
     }
 }
