@@ -50,11 +50,9 @@ fn undoing(case: Case<'_>, unit: &UnitId) -> Option<Undoing> {
     if footprint == Footprint::None {
         return None;
     }
-    if let Some(reason) = reason_to_leave(case, part, unit, footprint) {
-        return Some(Undoing::Done(unit.clone(), Some(reason)));
-    }
-    if part.undo_entries().is_empty() {
-        return None;
+    if let Some(reason) = reason_to_leave(case, part, unit) {
+        let changed = footprint == Footprint::Changed;
+        return changed.then(|| Undoing::Done(unit.clone(), Some(reason)));
     }
     if is_doubtful(state) {
         match answer(case, unit) {
@@ -111,7 +109,7 @@ fn is_last_of_its_step(case: Case<'_>, unit: &UnitId) -> bool {
     concerned.next() == Some(unit)
 }
 
-fn reason_to_leave(case: Case<'_>, part: Part<'_>, unit: &UnitId, footprint: Footprint) -> Option<Bilingual> {
+fn reason_to_leave(case: Case<'_>, part: Part<'_>, unit: &UnitId) -> Option<Bilingual> {
     if case.run.abandoned.as_ref().is_some_and(|abandoned| abandoned.leave) {
         return Some(by_decision());
     }
@@ -119,8 +117,7 @@ fn reason_to_leave(case: Case<'_>, part: Part<'_>, unit: &UnitId, footprint: Foo
         let en = format!("it is behind the commit point {commit}");
         return Some(Bilingual { en, zh: Some(format!("已越过提交点 {commit}")) });
     }
-    let nothing_to_run = part.undo_entries().is_empty() && footprint == Footprint::Changed;
-    nothing_to_run.then(|| Bilingual {
+    part.undo_entries().is_empty().then(|| Bilingual {
         en: "the step has no rollback".to_owned(),
         zh: Some("该步骤没有回滚动作".to_owned()),
     })
@@ -150,10 +147,14 @@ fn is_doubtful(state: &UnitState) -> bool {
     effect.is_none_or(|effect| matches!(effect, AttemptEffect::Unattributed | AttemptEffect::Unknown(_)))
 }
 
+/// What a person said about the undo of `unit`. Who answered "rollback" when its effect was in doubt need not be
+/// asked again.
 fn answer(case: Case<'_>, unit: &UnitId) -> Option<Choice> {
-    let mut answers = case.run.answers.iter().rev();
-    let found =
-        answers.find(|answer| answer.reason == AskReason::Unattributed && answer.unit.as_ref() == Some(unit));
+    let mut answers = case.run.answers.iter().rev().filter(|answer| answer.unit.as_ref() == Some(unit));
+    let found = answers.find(|answer| {
+        let decided = answer.reason == AskReason::CannotTell && answer.choice == Choice::Rollback;
+        decided || answer.reason == AskReason::Unattributed
+    });
     found.map(|answer| answer.choice)
 }
 

@@ -4,9 +4,12 @@ use crate::engine::event::Footprint;
 use crate::engine::event::RolledBack;
 use crate::engine::event::RunOutcome;
 use crate::engine::event::VerdictReached;
+use crate::engine::part::Part;
+use crate::engine::part::Role;
 use crate::engine::state::Phase;
 use crate::engine::state::RunState;
 use crate::engine::state::RunStatus;
+use crate::engine::unit::UnitId;
 use crate::failure::Failure;
 use crate::plan::Plan;
 
@@ -69,9 +72,9 @@ pub fn failure(run: &RunState) -> Option<&Failure> {
 }
 
 /// How the run ends if it ends now, and what it leaves.
-pub fn result(run: &RunState) -> (RunOutcome, Vec<String>) {
+pub fn result(plan: &Plan, run: &RunState) -> (RunOutcome, Vec<String>) {
     let Some(rollback) = &run.rollback else { return (RunOutcome::Succeeded, vec![]) };
-    let left = left(run);
+    let left = left(plan, run);
     let compensated = rollback.undone.values().any(Option::is_none);
     let outcome = match (&rollback.failure, compensated, left.is_empty()) {
         (Some(_), true, true) => RunOutcome::RolledBack,
@@ -86,11 +89,12 @@ pub fn result(run: &RunState) -> (RunOutcome, Vec<String>) {
 }
 
 /// What was changed and is not undone, each with the reason if there is one.
-pub fn left(run: &RunState) -> Vec<String> {
+pub fn left(plan: &Plan, run: &RunState) -> Vec<String> {
+    let is_step = |unit: &UnitId| Part::of(plan, &unit.block).is_some_and(|part| part.role == Role::Forward);
     let undone = run.rollback.as_ref().map(|rollback| &rollback.undone);
     let changed = run.completed.iter().filter(|unit| {
         let changed = run.unit(unit).is_some_and(|state| state.left() == Footprint::Changed);
-        changed || undone.is_some_and(|undone| undone.contains_key(unit))
+        is_step(unit) && (changed || undone.is_some_and(|undone| undone.contains_key(unit)))
     });
     let left = changed.filter_map(|unit| match undone.and_then(|undone| undone.get(unit)) {
         Some(None) => None,

@@ -1,5 +1,10 @@
 //! A run without a runner: answers effects from a script, moves the clock by itself, keeps the journal.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a reply that does not fit an effect means the usual one"
+)]
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -53,6 +58,7 @@ const COMMANDS_MAX: usize = 10_000;
 
 /// What the world does when it is asked.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "there are few of them")]
 pub(super) enum Reply {
     Silence,
     Fail(Failure),
@@ -269,8 +275,8 @@ impl Driver {
     /// The journal from an event on, without the noise of plain success.
     pub(super) fn log_from(&self, name: &str) -> String {
         let log = self.log();
-        let lines = log.lines().skip_while(|line| !line.starts_with(name));
-        lines.map(|line| format!("{line}\n")).collect()
+        let from = log.lines().skip_while(|line| !line.starts_with(name));
+        from.fold(String::new(), |text, line| text + line + "\n")
     }
 
     fn next_reply(&mut self, key: &str) -> Option<Reply> {

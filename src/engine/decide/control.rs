@@ -49,7 +49,7 @@ pub(super) fn cancel(case: Case<'_>, by: Actor, reason: Option<String>) -> Resul
 pub(super) fn terminate(case: Case<'_>, by: &Actor, reason: &str) -> Result<Vec<Event>, Rejection> {
     bounded(reason)?;
     let text = format!("terminated by {}: {reason}", by.name);
-    let left = summary::left(case.run);
+    let left = summary::left(case.plan, case.run);
     let undone =
         case.run.rollback.as_ref().is_some_and(|rollback| rollback.undone.values().any(Option::is_none));
     let outcome = match (summary::failure(case.run), left.is_empty(), undone) {

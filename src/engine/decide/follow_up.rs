@@ -212,7 +212,7 @@ fn skips(case: Case<'_>) -> Vec<Event> {
 
 /// The last event.
 pub(super) fn finished(case: Case<'_>, outputs: Arc<Value>) -> Event {
-    let (outcome, left) = summary::result(case.run);
+    let (outcome, left) = summary::result(case.plan, case.run);
     let failure = summary::failure(case.run).cloned();
     let failure = failure.filter(|_| outcome != RunOutcome::Succeeded);
     Event::Finished(Box::new(Finished { outcome, failure, outputs, left }))

@@ -18,6 +18,7 @@ use crate::engine::Command;
 use crate::engine::Event;
 use crate::engine::RunState;
 use crate::engine::case::Case;
+use crate::engine::invariant;
 use crate::engine::limits;
 use crate::engine::standing;
 use crate::id::Seq;
@@ -97,6 +98,7 @@ pub fn advance(
         count_over(plan, run);
         let more = follow_up(plan, run, now);
         if more.is_empty() {
+            debug_assert_eq!(invariant::check(plan, run, now), Ok(()));
             return Ok(events);
         }
         assert!(applied < limits::CONSEQUENCES_MAX, "what follows from a command comes to an end");

@@ -3,3 +3,7 @@
 #![expect(clippy::needless_raw_string_hashes, reason = "expect-test writes them when it updates a snapshot")]
 
 mod forward;
+mod lists;
+mod people;
+mod recovery;
+mod undo;
