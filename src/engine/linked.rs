@@ -15,7 +15,7 @@ use crate::plan::Plan;
 
 /// What the new run is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Link {
+pub enum Kind {
     /// Go on where the earlier run failed.
     Retry,
     /// Undo what the earlier run left.
@@ -29,25 +29,25 @@ pub enum Link {
 ///
 /// # Errors
 /// The run is not over, or there is nothing to do.
-pub fn inherited(plan: &Plan, run: &RunState, link: Link) -> Result<Inherited, Rejection> {
+pub fn inherited(plan: &Plan, run: &RunState, kind: Kind) -> Result<Inherited, Rejection> {
     let Some((_, finished)) = &run.finished else { return Err(Rejection::NotOver) };
-    if link == Link::Retry && finished.outcome == RunOutcome::Succeeded {
+    if kind == Kind::Retry && finished.outcome == RunOutcome::Succeeded {
         return Err(Rejection::NothingToRetry);
     }
     let in_flight = run.open().map(|(unit, _)| unit).filter(|unit| unit.block.undo.is_none());
     let units = run.completed.iter().cloned().chain(in_flight);
-    let units: Vec<_> = units.filter_map(|unit| inherit(plan, run, unit, link)).collect();
+    let units: Vec<_> = units.filter_map(|unit| inherit(plan, run, unit, kind)).collect();
     let stands = |least| units.iter().any(|unit| unit.footprint >= least);
-    let (rollback_only, units) = match link {
-        Link::Rollback if !stands(Footprint::Tried) => return Err(Rejection::NothingToUndo),
-        Link::Rollback => (true, units),
-        Link::Retry if !stands(Footprint::Changed) => (false, vec![]),
-        Link::Retry => (false, units),
+    let (rollback_only, units) = match kind {
+        Kind::Rollback if !stands(Footprint::Tried) => return Err(Rejection::NothingToUndo),
+        Kind::Rollback => (true, units),
+        Kind::Retry if !stands(Footprint::Changed) => (false, vec![]),
+        Kind::Retry => (false, units),
     };
     Ok(Inherited { from: run.id, rollback_only, units })
 }
 
-fn inherit(plan: &Plan, run: &RunState, unit: UnitId, link: Link) -> Option<InheritedUnit> {
+fn inherit(plan: &Plan, run: &RunState, unit: UnitId, kind: Kind) -> Option<InheritedUnit> {
     let part = Part::of(plan, &unit.block).filter(|part| part.role == Role::Forward)?;
     let state = run.unit(&unit)?;
     let undone = run.rollback.as_ref().and_then(|rollback| rollback.undone.get(&unit));
@@ -57,7 +57,7 @@ fn inherit(plan: &Plan, run: &RunState, unit: UnitId, link: Link) -> Option<Inhe
         return None;
     }
     // An approval binds one run: the next one asks again.
-    let asks_again = part.step.action.uses == ActionKind::Approval && link == Link::Retry;
+    let asks_again = part.step.action.uses == ActionKind::Approval && kind == Kind::Retry;
     let succeeded = state.outcome() == Some(UnitOutcome::Succeeded);
     if asks_again || (!succeeded && footprint == Footprint::None) {
         return None;

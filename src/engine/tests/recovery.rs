@@ -11,7 +11,7 @@ use crate::engine::ask::Choice;
 use crate::engine::event::Created;
 use crate::engine::event::Event;
 use crate::engine::linked;
-use crate::engine::linked::Link;
+use crate::engine::linked::Kind;
 use crate::engine::state::RunStatus;
 use crate::engine::testing::*;
 
@@ -119,8 +119,8 @@ fn waits_sleeps_and_questions_go_on_with_their_deadlines() {
     assert_eq!(run.run.status(), RunStatus::Succeeded, "the last look counts, two hours late");
 }
 
-fn linked(driver: &Driver, link: Link) -> Driver {
-    let inherited = linked::inherited(&driver.plan, &driver.run, link).expect("there is something to do");
+fn linked(driver: &Driver, kind: Kind) -> Driver {
+    let inherited = linked::inherited(&driver.plan, &driver.run, kind).expect("there is something to do");
     let change = |created: &mut Created| created.inherited = Some(Box::new(inherited));
     Driver::created(driver.plan.clone(), change)
 }
@@ -133,7 +133,7 @@ fn a_retry_goes_on_behind_what_stands_and_undoes_all_of_it_if_it_fails() {
     run.answer(None, Choice::Fail).go();
     assert_eq!(run.run.status(), RunStatus::Failed);
 
-    let mut retry = linked(&run, Link::Retry);
+    let mut retry = linked(&run, Kind::Retry);
     retry.go();
     expect![[r#"
         created
@@ -144,7 +144,7 @@ fn a_retry_goes_on_behind_what_stands_and_undoes_all_of_it_if_it_fails() {
     "#]]
     .assert_eq(&retry.log());
 
-    let mut retry = linked(&run, Link::Retry);
+    let mut retry = linked(&run, Kind::Retry);
     retry.on("act b", &[lasting()]).go();
     expect![[r#"
         created
@@ -163,8 +163,8 @@ fn a_retry_goes_on_behind_what_stands_and_undoes_all_of_it_if_it_fails() {
         finished RolledBack, left []
     "#]]
     .assert_eq(&retry.log());
-    assert!(linked::inherited(&run.plan, &retry.run, Link::Rollback).is_err(), "nothing is left");
-    let again = linked::inherited(&run.plan, &retry.run, Link::Retry).expect("it failed");
+    assert!(linked::inherited(&run.plan, &retry.run, Kind::Rollback).is_err(), "nothing is left");
+    let again = linked::inherited(&run.plan, &retry.run, Kind::Retry).expect("it failed");
     assert!(again.units.is_empty(), "all was undone: it begins afresh");
 }
 
@@ -174,7 +174,7 @@ fn a_retry_goes_on_within_a_list() {
     let mut run = Driver::new(&steps);
     run.on("act a[y]", &[lasting()]).go();
     assert_eq!(run.run.status(), RunStatus::Failed);
-    let mut retry = linked(&run, Link::Retry);
+    let mut retry = linked(&run, Kind::Retry);
     retry.go();
     expect![[r#"
         created
@@ -196,8 +196,8 @@ fn a_rollback_of_a_run_that_succeeded_undoes_it_and_nothing_else() {
     let steps = step("a", &[], "") + &undo("a", "") + &step("b", &["a"], "") + &undo("b", "") + finally;
     let mut run = Driver::new(&steps);
     run.go();
-    assert!(linked::inherited(&run.plan, &run.run, Link::Retry).is_err());
-    let mut back = linked(&run, Link::Rollback);
+    assert!(linked::inherited(&run.plan, &run.run, Kind::Retry).is_err());
+    let mut back = linked(&run, Kind::Rollback);
     back.go();
     expect![[r#"
         created
