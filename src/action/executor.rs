@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::Notify;
 
+use crate::action::args;
 use crate::action::codes;
 use crate::action::evidence;
 use crate::action::evidence::Baseline;
@@ -17,6 +18,10 @@ use crate::action::k8s::client::Cluster;
 use crate::action::k8s::read;
 use crate::action::k8s::watch::Subscription;
 use crate::action::k8s::watch::Watches;
+use crate::action::net;
+use crate::action::process::Gated;
+use crate::action::process::Mark;
+use crate::action::process::Processes;
 use crate::action::request::Answer;
 use crate::action::request::ObjectRef;
 use crate::action::request::Origin;
@@ -45,6 +50,7 @@ pub struct Executor {
     cluster: Option<Cluster>,
     watches: Watches,
     secrets: Secrets,
+    processes: Option<Processes>,
     extensions: BTreeMap<String, Arc<dyn Extension>>,
 }
 
@@ -71,6 +77,13 @@ impl Executor {
     #[must_use]
     pub fn with_extension(mut self, name: &str, extension: Arc<dyn Extension>) -> Self {
         self.extensions.insert(name.to_owned(), extension);
+        self
+    }
+
+    /// With a place for the files of programs; without one, `process` is refused.
+    #[must_use]
+    pub fn with_processes(mut self, processes: Processes) -> Self {
+        self.processes = Some(processes);
         self
     }
 
@@ -150,6 +163,39 @@ impl Executor {
         self.extension(&request.args).ok()?.observe(origin, args).await
     }
 
+    /// Starts a program behind its gate. It runs when it is released, which must not be before its mark is durable.
+    pub async fn start_process(&self, origin: &Origin, request: &Request) -> Result<Gated, Failure> {
+        let started = self.processes()?.start(origin, &request.args, self.cluster.as_ref()).await;
+        started.map_err(|failure| self.safe_failure(failure))
+    }
+
+    /// Lets a program run and waits for its end; see [`Gated::release`].
+    pub async fn release_process(&self, gated: Gated, limit: Duration) -> Answer {
+        gated.release(limit, self.cluster.as_ref()).await
+    }
+
+    /// Waits for a program that an earlier process of the agent has released, or finds out that it has not; see
+    /// [`Processes::adopt`].
+    pub async fn adopt_process(&self, origin: &Origin, mark: &Mark, limit: Duration) -> Answer {
+        match self.processes() {
+            Ok(processes) => processes.adopt(origin, mark, limit, self.cluster.as_ref()).await,
+            Err(failure) => Answer::Failed(failure),
+        }
+    }
+
+    /// Removes what programs of a run have left in the state directory; for runs that have ended.
+    pub fn forget_processes(&self, run: &str) {
+        if let Some(Err(error)) = self.processes.as_ref().map(|processes| processes.forget(run)) {
+            tracing::warn!(run, %error, "files of a program are left");
+        }
+    }
+
+    fn processes(&self) -> Result<&Processes, Failure> {
+        let missing =
+            || Failure::permanent(codes::PROCESS_START, "programs have no place for their files here");
+        self.processes.as_ref().ok_or_else(missing)
+    }
+
     /// The request with its secrets, if it has any.
     async fn resolved(&self, request: &Request) -> Result<Option<Request>, Failure> {
         let object = request.object.as_deref();
@@ -176,6 +222,8 @@ impl Executor {
                 let args = request.args.get("args").unwrap_or(&Value::Null);
                 Ok(self.extension(&request.args)?.call(origin, args).await)
             }
+            ActionKind::Http => net::http(&args::read(&request.args)?, limit).await,
+            ActionKind::Tcp => net::tcp(&args::read(&request.args)?, limit).await,
             _ => k8s::execute(self.cluster()?, origin, request, limit).await,
         }
     }
@@ -188,11 +236,16 @@ impl Executor {
         self.extensions.get(name).ok_or_else(unknown)
     }
 
+    fn safe_failure(&self, mut failure: Failure) -> Failure {
+        failure.message = self.secrets.masker().mask(&failure.message).into_owned();
+        failure
+    }
+
     /// An answer that may be kept and shown.
     fn safe(&self, request: &Request, mut answer: Answer) -> Answer {
         let masker = self.secrets.masker();
         match &mut answer {
-            Answer::Failed(failure) => failure.message = masker.mask(&failure.message).into_owned(),
+            Answer::Failed(failure) => *failure = self.safe_failure(failure.clone()),
             Answer::Done { result, changes, .. } => {
                 self.secrets.hide(result);
                 masker.mask_value(result);
@@ -210,4 +263,151 @@ impl Executor {
 fn kind_of(request: &Request) -> &str {
     let of_manifest = || request.args.pointer("/manifest/kind")?.as_str();
     request.target.as_ref().map(|target| target.kind.as_str()).or_else(of_manifest).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures::FutureExt;
+    use serde_json::json;
+
+    use super::*;
+    use crate::action::k8s::script::Script;
+    use crate::action::k8s::script::origin;
+    use crate::action::k8s::script::status;
+    use crate::action::k8s::script::vm;
+    use crate::action::request::ATTEMPT_TIMEOUT_DEFAULT;
+    use crate::action::secret::MASK;
+    use crate::action::secret::Sealer;
+    use crate::action::secret::placeholder;
+
+    fn secret(data: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "Secret", "data": {"k": data},
+               "metadata": {"name": "s", "uid": "u", "resourceVersion": "1", "annotations": {}}})
+    }
+
+    fn target() -> ObjectRef {
+        ObjectRef { api: "v1".into(), kind: "Secret".into(), ..vm("s") }
+    }
+
+    fn executor(script: &Script, folder: &tempfile::TempDir) -> Executor {
+        let sealer = Sealer::open_or_create(&folder.path().join("seal.key")).expect("a key");
+        Executor::new(Secrets::new(Some(sealer))).with_cluster(script.cluster.clone())
+    }
+
+    fn patch(args: Value, object: Option<Value>) -> Request {
+        Request { uses: ActionKind::K8sPatch, target: Some(target()), object: object.map(Arc::new), args }
+    }
+
+    #[tokio::test]
+    async fn a_secret_is_read_sealed_written_in_the_clear_and_undone_with_what_was_recorded() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (old, new) = ("b2xkLW9sZA==", "bmV3LW5ldw==");
+        let script = Script::new(vec![
+            Ok((200, secret(old))),
+            Ok((200, secret(new))),
+            Ok((200, secret(new))),
+            Ok((200, secret(old))),
+        ]);
+        let executor = executor(&script, &folder);
+        let object = executor.read(&target(), false).await.expect("read");
+        assert!(!object.to_string().contains(old), "{object}");
+
+        let reference = executor.secrets().seal_literal(new).expect("a key");
+        let merge = json!({"merge": {"data": {"k": placeholder(&reference)}}});
+        let answer = executor.execute(&origin(), &patch(merge, Some(object)), ATTEMPT_TIMEOUT_DEFAULT).await;
+        let Answer::Done { changed: true, result, changes: Some(changes), .. } = answer else {
+            panic!("{answer:?}")
+        };
+        assert_eq!(script.asked()[1].2["data"]["k"], new, "the server gets the value");
+        let kept = format!("{result}{changes}");
+        assert!(!kept.contains(old) && !kept.contains(new), "{kept}");
+
+        let restore = Request { uses: ActionKind::K8sRestore, ..patch(json!({"changes": changes}), None) };
+        let answer = executor.execute(&origin(), &restore, ATTEMPT_TIMEOUT_DEFAULT).await;
+        assert!(matches!(answer, Answer::Done { changed: true, .. }), "{answer:?}");
+        assert_eq!(script.asked()[3].2[0], json!({"op": "replace", "path": "/data/k", "value": old}));
+    }
+
+    #[tokio::test]
+    async fn a_mask_is_never_sent_and_a_refusal_never_shows_a_value() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let script =
+            Script::new(vec![Ok((422, status(422, "Invalid", "Invalid value: \"hunter2-hunter2\"")))]);
+        let executor = executor(&script, &folder);
+        let masked = patch(json!({"merge": {"data": {"k": MASK}}}), Some(secret("x")));
+        let Answer::Failed(failure) = executor.execute(&origin(), &masked, ATTEMPT_TIMEOUT_DEFAULT).await
+        else {
+            panic!("sent")
+        };
+        assert_eq!((failure.code.as_str(), script.asked().len()), (codes::MASKED, 0));
+
+        let reference = executor.secrets().seal_literal("hunter2-hunter2").expect("a key");
+        let merge = json!({"merge": {"data": {"k": placeholder(&reference)}}});
+        let request = patch(merge, Some(secret("x")));
+        let Answer::Failed(failure) = executor.execute(&origin(), &request, ATTEMPT_TIMEOUT_DEFAULT).await
+        else {
+            panic!("accepted")
+        };
+        assert!(
+            failure.message.contains(MASK) && !failure.message.contains("hunter2"),
+            "{}",
+            failure.message
+        );
+    }
+
+    #[derive(Default)]
+    struct Append(Mutex<Vec<String>>);
+
+    impl Extension for Append {
+        fn call(&self, origin: &Origin, args: &Value) -> BoxFuture<'static, Answer> {
+            self.0.lock().expect("unpoisoned").push(format!("{} {args}", origin.unit));
+            futures::future::ready(Answer::done(true, Value::Null)).boxed()
+        }
+    }
+
+    #[test]
+    fn an_extension_is_found_by_name_and_answers_at_once() {
+        let append = Arc::new(Append::default());
+        let executor = Executor::new(Secrets::default()).with_extension("append", append.clone());
+        let request = |name: &str| Request {
+            uses: ActionKind::Extension,
+            target: None,
+            object: None,
+            args: json!({"name": name, "args": {"line": 1}}),
+        };
+        let call = |name| executor.execute(&origin(), &request(name), ATTEMPT_TIMEOUT_DEFAULT).now_or_never();
+        assert_eq!(call("append"), Some(Answer::done(true, Value::Null)));
+        assert_eq!(*append.0.lock().expect("unpoisoned"), [r#"halt {"line":1}"#]);
+        let Some(Answer::Failed(failure)) = call("other") else { panic!("known") };
+        assert_eq!(failure.code, codes::EXTENSION);
+    }
+
+    #[tokio::test]
+    async fn without_a_cluster_or_a_state_directory_actions_fail_by_name() {
+        let executor = Executor::new(Secrets::default());
+        assert_eq!(executor.read(&target(), false).await.expect_err("none").code, codes::NO_CLUSTER);
+        let Answer::Failed(failure) =
+            executor.execute(&origin(), &patch(json!({}), None), ATTEMPT_TIMEOUT_DEFAULT).await
+        else {
+            panic!("done")
+        };
+        assert_eq!(failure.code, codes::NO_CLUSTER);
+        let process = Request { uses: ActionKind::Process, ..patch(json!({"command": ["true"]}), None) };
+        let failure = executor.start_process(&origin(), &process).await.err().expect("refused");
+        assert_eq!(failure.code, codes::PROCESS_START);
+    }
+
+    /// The runner spawns these futures.
+    #[test]
+    fn what_the_executor_does_can_be_spawned() {
+        fn is_send<T: Send>(_: T) {}
+        let executor = Executor::new(Secrets::default());
+        let (origin, target, request) = (origin(), target(), patch(json!({}), None));
+        is_send(executor.execute(&origin, &request, ATTEMPT_TIMEOUT_DEFAULT));
+        is_send(executor.read(&target, true));
+        is_send(executor.start_process(&origin, &request));
+        is_send(executor.evidence(&[], &mut Baseline::default()));
+    }
 }

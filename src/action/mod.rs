@@ -6,6 +6,8 @@ pub mod evidence;
 pub mod executor;
 pub mod k8s;
 pub mod naming;
+pub mod net;
+pub mod process;
 pub mod proof;
 pub mod request;
 pub mod secret;

@@ -75,6 +75,7 @@ fn discovery(path: &str) -> Option<Value> {
             resource("pods/status", "Pod", true),
             resource("pods", "Pod", true),
             resource("configmaps", "ConfigMap", true),
+            resource("secrets", "Secret", true),
             resource("events", "Event", true),
             resource("nodes", "Node", false),
         ],
