@@ -77,8 +77,12 @@ impl Disk {
 
     /// Makes the directory, for nobody else to read.
     pub(super) fn create(&self) -> Result<(), Error> {
+        if self.dir.is_dir() {
+            return Ok(());
+        }
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir);
-        made.map_err(|e| self.failed("creating it", &e))
+        let parent = self.dir.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        made.and_then(|()| sync_dir(parent)).map_err(|e| self.failed("creating it", &e))
     }
 
     /// Takes the lock, or says who has it.

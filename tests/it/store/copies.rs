@@ -2,18 +2,27 @@
 
 use std::fs;
 use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use windrow::engine::event::Actor;
+use windrow::engine::event::Event;
+use windrow::engine::state::RunStatus;
+use windrow::failure::Failure;
 use windrow::id::Seq;
 use windrow::journal;
 use windrow::journal::Error;
+use windrow::journal::MemoryStore;
 use windrow::journal::Store;
+use windrow::journal::store::Append;
 use windrow::journal::store::Keep;
+use windrow::journal::store::Summary;
 
 use super::support::OPTIONS;
 use super::support::append;
 use super::support::at;
 use super::support::content;
+use super::support::created;
 use super::support::end;
 use super::support::fast_dir;
 use super::support::files;
@@ -22,6 +31,7 @@ use super::support::noted;
 use super::support::open;
 use super::support::run;
 use super::support::start;
+use super::support::summary;
 
 async fn make(dir: &Path) {
     let store = open(dir);
@@ -116,4 +126,65 @@ async fn a_compacted_store_is_the_same_and_smaller() {
             .count(),
         0
     );
+}
+
+/// What stands in tests/fixtures/journals/v1: a run of every kind of record.
+fn fixture() -> Vec<Append> {
+    let failure = Failure::retryable("conflict", "somebody else wrote first");
+    let by = Actor { name: "ana".into() };
+    let events = vec![
+        Event::LocksGranted { deadline: Some(at(9)) },
+        Event::Warned { step: Some("halt".parse().unwrap()), failure: failure.clone() },
+        Event::Paused { by: by.clone() },
+        Event::Unpaused { by, shift_ms: 5 },
+        Event::RollbackStarted { failure: Some(failure) },
+        noted("large ".repeat(3_000)),
+    ];
+    let keyed = Summary { key: Some("nightly".into()), ..summary(run(1), RunStatus::Running) };
+    vec![
+        append(run(1), 0, vec![created(Some("nightly"))], Some(keyed.clone())),
+        append(run(1), 1, events, None),
+        end(run(1), 7),
+        start(run(2)),
+    ]
+    .into_iter()
+    .map(|mut append| {
+        let key = keyed.key.clone().filter(|_| append.run == run(1));
+        append.summary = append.summary.map(|line| Summary { key, ..line });
+        append
+    })
+    .collect()
+}
+
+fn fixture_path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/journals/v1/all.seg")
+}
+
+#[tokio::test]
+#[ignore = "writes the fixture of the current format; a released one is never written again"]
+async fn write_the_fixture() {
+    let dir = fast_dir();
+    let store = open(dir.path());
+    for append in fixture() {
+        store.append(append).await.unwrap();
+    }
+    store.put_blob(b"before").unwrap();
+    fs::create_dir_all(fixture_path().parent().unwrap()).unwrap();
+    drop(fs::remove_file(fixture_path()));
+    store.export(&fixture_path()).unwrap();
+}
+
+#[tokio::test]
+async fn the_first_format_can_still_be_read() {
+    let (dir, expected) = (fast_dir(), MemoryStore::new());
+    for append in fixture() {
+        expected.append(append).await.unwrap();
+    }
+    let report = journal::import(&fixture_path(), dir.path(), at(0), &OPTIONS).unwrap();
+    assert_eq!(report.findings, []);
+    let store = open(dir.path());
+    assert_eq!(content(&store), content(&expected));
+    assert_eq!(store.run_of_key("nightly").unwrap(), Some(run(1)));
+    let digest = expected.put_blob(b"before").unwrap();
+    assert_eq!(store.blob(&digest).unwrap(), b"before");
 }

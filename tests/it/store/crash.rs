@@ -5,7 +5,6 @@ use std::io::BufRead;
 use std::io::BufReader;
 use std::io::Write;
 use std::path::Path;
-use std::process::Child;
 use std::process::Command;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -29,8 +28,8 @@ const DIR: &str = "WINDROW_TEST_STORE";
 /// Runs that the child appends to at the same time.
 const RUNS: u64 = 8;
 
-/// Starts this binary again to run [`child_that_appends_until_it_is_killed`].
-fn spawn(dir: &Path) -> Child {
+/// This binary again, to run [`child_that_appends_until_it_is_killed`].
+pub(super) fn child(dir: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([
         "store::crash::child_that_appends_until_it_is_killed",
@@ -39,7 +38,7 @@ fn spawn(dir: &Path) -> Child {
         "--nocapture",
     ]);
     command.env(DIR, dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    command.spawn().unwrap()
+    command
 }
 
 /// The text of an event, from which it can be told that it is the right one.
@@ -50,7 +49,8 @@ fn text(n: u64, seq: u64) -> String {
 #[tokio::test]
 #[ignore = "the other tests start it as a process of its own"]
 async fn child_that_appends_until_it_is_killed() {
-    let store = Arc::new(open(Path::new(&std::env::var_os(DIR).unwrap())));
+    let Some(dir) = std::env::var_os(DIR) else { return };
+    let store = Arc::new(open(Path::new(&dir)));
     say(format_args!("open"));
     let mut tasks = tokio::task::JoinSet::new();
     for n in 1..=RUNS {
@@ -81,6 +81,14 @@ fn say(line: std::fmt::Arguments<'_>) {
     writeln!(out, "@ {line}").and_then(|()| out.flush()).unwrap();
 }
 
+/// Checks that the events of a run are the ones that the child appended, in their places.
+pub(super) fn assert_true(n: u64, events: &[Event]) {
+    for (seq, event) in (1..).zip(events).skip(1) {
+        let Event::Noted { text: found, .. } = event else { panic!("{event:?}") };
+        assert_eq!(*found, text(n, seq));
+    }
+}
+
 #[test]
 fn no_acknowledged_event_is_lost_to_kill_9() {
     let seed = u64::from(std::process::id());
@@ -88,7 +96,7 @@ fn no_acknowledged_event_is_lost_to_kill_9() {
     let dir = tempfile::tempdir().unwrap();
     let mut acknowledged: BTreeMap<u64, u64> = BTreeMap::new();
     for cycle in 0..12 {
-        let mut child = spawn(dir.path());
+        let mut child = child(dir.path()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let mut said = lines.filter_map(|line| line.split_once("@ ").map(|(_, said)| said.to_owned()));
         assert_eq!(said.next().as_deref(), Some("open"), "cycle {cycle}, seed {seed}");
@@ -109,10 +117,7 @@ fn no_acknowledged_event_is_lost_to_kill_9() {
         for (n, seq) in &acknowledged {
             let events = events(&store, run(*n));
             assert!(events.len() as u64 >= *seq, "run {n} lost events: cycle {cycle}, seed {seed}");
-            for (seq, event) in (1..).zip(&events).skip(1) {
-                let Event::Noted { text: found, .. } = event else { panic!("{event:?}") };
-                assert_eq!(*found, text(*n, seq), "cycle {cycle}, seed {seed}");
-            }
+            assert_true(*n, &events);
         }
     }
     assert_eq!(acknowledged.len() as u64, RUNS, "seed {seed}");
@@ -122,7 +127,7 @@ fn no_acknowledged_event_is_lost_to_kill_9() {
 #[test]
 fn a_second_process_is_told_who_has_the_store() {
     let dir = tempfile::tempdir().unwrap();
-    let mut child = spawn(dir.path());
+    let mut child = child(dir.path()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.ends_with("@ open")));
     let error = refusal(dir.path());

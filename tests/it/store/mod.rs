@@ -5,5 +5,6 @@ mod crash;
 mod damage;
 mod differential;
 mod full;
+mod power;
 mod suite;
 mod support;
