@@ -87,7 +87,7 @@ pub struct LockView {
 }
 
 impl LockTable {
-    /// Asks for `keys` on behalf of `run`, which belongs to the tree of `owner`. Without `wait` it is refused
+    /// Asks for `keys` on behalf of `run`, which belongs to the tree of `owner`; with `at_once` it is refused
     /// rather than queued.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ impl LockTable {
         run: RunId,
         owner: RunId,
         keys: &[LockKey],
-        wait: bool,
+        at_once: bool,
     ) -> Result<Grant, LockError> {
         let request = Request { run, owner, keys: keys.iter().cloned().collect() };
         let wanted = self.queue.iter().flat_map(|queued| &queued.keys).cloned().collect();
@@ -105,7 +105,7 @@ impl LockTable {
             self.hold(&request);
             return Ok(Grant::Now);
         };
-        if !wait {
+        if at_once {
             let holder = self.in_the_way(&key, owner).unwrap_or(run);
             return Err(LockError::Taken { key, holder });
         }
@@ -246,7 +246,7 @@ mod tests {
 
     /// Requests of root runs.
     fn ask(table: &mut LockTable, number: u8, wanted: &str) -> Grant {
-        table.request(run(number), run(number), &keys(wanted), true).expect("a root closes no circle")
+        table.request(run(number), run(number), &keys(wanted), false).expect("a root closes no circle")
     }
 
     #[test]
@@ -267,7 +267,7 @@ mod tests {
     fn who_does_not_wait_is_told_the_holder() {
         let mut table = LockTable::default();
         ask(&mut table, 1, "a");
-        let refused = table.request(run(2), run(2), &keys("a"), false);
+        let refused = table.request(run(2), run(2), &keys("a"), true);
         assert_eq!(refused, Err(LockError::Taken { key: "a".into(), holder: run(1) }));
         assert_eq!(table.view()[0].queue, []);
     }
@@ -277,7 +277,7 @@ mod tests {
         let mut table = LockTable::default();
         ask(&mut table, 1, "a");
         ask(&mut table, 2, "a");
-        assert_eq!(table.request(run(11), run(1), &keys("a"), true), Ok(Grant::Now));
+        assert_eq!(table.request(run(11), run(1), &keys("a"), false), Ok(Grant::Now));
         assert_eq!(table.release(run(11)), [], "the root still holds it");
         assert_eq!(table.release(run(1)), [run(2)]);
     }
@@ -287,8 +287,8 @@ mod tests {
         let mut table = LockTable::default();
         ask(&mut table, 1, "a");
         ask(&mut table, 2, "b");
-        assert_eq!(table.request(run(11), run(1), &keys("b"), true), Ok(Grant::Queued));
-        let refused = table.request(run(12), run(2), &keys("a"), true);
+        assert_eq!(table.request(run(11), run(1), &keys("b"), false), Ok(Grant::Queued));
+        let refused = table.request(run(12), run(2), &keys("a"), false);
         assert_eq!(refused, Err(LockError::Cycle { run: run(12), other: run(1) }));
         assert_eq!(table.release(run(2)), [run(11)]);
     }
@@ -299,9 +299,9 @@ mod tests {
         for (number, key) in [(1, "a"), (2, "b"), (3, "c")] {
             ask(&mut table, number, key);
         }
-        assert_eq!(table.request(run(11), run(1), &keys("b"), true), Ok(Grant::Queued));
-        assert_eq!(table.request(run(12), run(2), &keys("c"), true), Ok(Grant::Queued));
-        let refused = table.request(run(13), run(3), &keys("a"), true);
+        assert_eq!(table.request(run(11), run(1), &keys("b"), false), Ok(Grant::Queued));
+        assert_eq!(table.request(run(12), run(2), &keys("c"), false), Ok(Grant::Queued));
+        let refused = table.request(run(13), run(3), &keys("a"), false);
         assert!(matches!(refused, Err(LockError::Cycle { .. })), "{refused:?}");
     }
 
@@ -335,7 +335,7 @@ mod tests {
                         let keys = waiting.remove(&run).expect("only who waits is granted");
                         holding.insert(run, keys);
                     }
-                } else if table.request(run, run, &keys, true) == Ok(Grant::Now) {
+                } else if table.request(run, run, &keys, false) == Ok(Grant::Now) {
                     holding.insert(run, keys);
                 } else {
                     waiting.insert(run, keys);

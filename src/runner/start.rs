@@ -14,6 +14,7 @@ use crate::engine::event::Actor;
 use crate::engine::event::Created;
 use crate::engine::event::Inherited;
 use crate::engine::event::Trigger;
+use crate::engine::locks::Grant;
 use crate::failure::Failure;
 use crate::id::RunId;
 use crate::plan::Plan;
@@ -134,6 +135,7 @@ impl Host {
         };
         lock(&self.shared.locks)
             .request(id, owner, &created.locks, at_once)
+            .map(|grant| grant == Grant::Now)
             .map_err(|refusal| Error::Refused(Failure::retryable(codes::LOCK_HELD, refusal.to_string())))
     }
 }
