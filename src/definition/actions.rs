@@ -452,3 +452,38 @@ pub fn one_of(kind: ActionKind) -> &'static [&'static str] {
         _ => &[],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::definition::keys;
+
+    #[test]
+    fn every_action_is_found_by_its_name_and_its_kind() {
+        for action in ACTIONS.iter().filter(|action| action.kind != ActionKind::Extension) {
+            assert_eq!(find(action.name).map(|found| found.kind), Some(action.kind));
+            assert_eq!(action.name.parse(), Ok(action.kind), "{}", action.name);
+            assert_eq!(action.kind.to_string(), action.name);
+        }
+        assert_eq!(find("ext.append").map(|found| found.kind), Some(ActionKind::Extension));
+        assert!(find("ext").is_none() && find("ext.").is_none() && find("k8s").is_none());
+        let kinds: BTreeSet<_> = ACTIONS.iter().map(|action| action.kind).collect();
+        assert_eq!(kinds.len(), ACTIONS.len());
+        assert_eq!(of(ActionKind::Sleep).name, "sleep");
+    }
+
+    #[test]
+    fn no_key_of_an_action_hides_one_of_the_step() {
+        for action in ACTIONS {
+            for key in action.keys {
+                let taken = [keys::STEP, keys::STEP_ONLY, keys::UNDO_ONLY]
+                    .into_iter()
+                    .flatten()
+                    .any(|k| k.name == key.name);
+                assert!(!taken, "{} of {}", key.name, action.name);
+            }
+        }
+    }
+}

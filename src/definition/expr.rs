@@ -8,10 +8,14 @@ mod resolve;
 mod scope;
 mod syntax;
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::MutexGuard;
+use std::sync::PoisonError;
 
 use serde_json::Value;
 
@@ -33,6 +37,11 @@ const STACK: usize = 32 << 20;
 const COMPILE_STACK: usize = 16 << 20;
 /// Evaluation of one level of the tree takes at most this much stack, measured generously in a debug build.
 const STACK_PER_LEVEL: usize = 16 << 10;
+
+/// Parsing is by far the slowest part of reading a workflow, and workflows repeat themselves and each other.
+static COMPILED: Mutex<BTreeMap<Box<str>, Expr>> = Mutex::new(BTreeMap::new());
+/// Most expressions kept; when it is full, all are forgotten.
+const COMPILED_MAX: usize = 4096;
 
 /// A compiled expression. Cheap to clone.
 #[derive(Clone)]
@@ -106,38 +115,48 @@ impl Expr {
     /// Compiles `source`.
     ///
     /// # Errors
-    /// The first syntax error, an unknown function, or a source longer than [`SOURCE_MAX`].
+    /// The first mistake: of syntax, an unknown function, or a source longer than [`SOURCE_MAX`].
     pub fn compile(source: &str) -> Result<Self, ExprError> {
-        if source.trim().is_empty() {
-            return Err(ExprError {
-                kind: ExprErrorKind::Syntax,
-                message: "the expression is empty".to_owned(),
-                at: 0..source.len(),
-                hint: None,
-            });
-        }
-        if source.len() > SOURCE_MAX {
-            return Err(ExprError {
-                kind: ExprErrorKind::Limit,
-                message: format!(
-                    "the expression has {} bytes, at most {SOURCE_MAX} are allowed",
-                    source.len()
-                ),
-                at: 0..source.len(),
-                hint: Some("name parts of it with `let`".to_owned()),
-            });
-        }
-        stacker::maybe_grow(COMPILE_STACK, STACK, || Self::compile_here(source))
+        Self::compile_all(source).map_err(|mut errors| errors.swap_remove(0))
     }
 
-    fn compile_here(source: &str) -> Result<Self, ExprError> {
+    /// As [`Expr::compile`].
+    ///
+    /// # Errors
+    /// Every mistake; there is at least one.
+    pub fn compile_all(source: &str) -> Result<Self, Vec<ExprError>> {
+        let error = |kind, message, hint: Option<&str>| {
+            vec![ExprError { kind, message, at: 0..source.len(), hint: hint.map(str::to_owned) }]
+        };
+        if source.trim().is_empty() {
+            return Err(error(ExprErrorKind::Syntax, "the expression is empty".to_owned(), None));
+        }
+        if source.len() > SOURCE_MAX {
+            let message =
+                format!("the expression has {} bytes, at most {SOURCE_MAX} are allowed", source.len());
+            return Err(error(ExprErrorKind::Limit, message, Some("name parts of it with `let`")));
+        }
+        if let Some(known) = lock(&COMPILED).get(source) {
+            return Ok(known.clone());
+        }
+        let expr = stacker::maybe_grow(COMPILE_STACK, STACK, || Self::compile_here(source))?;
+        let mut compiled = lock(&COMPILED);
+        if compiled.len() >= COMPILED_MAX {
+            compiled.clear();
+        }
+        compiled.insert(source.into(), expr.clone());
+        Ok(expr)
+    }
+
+    fn compile_here(source: &str) -> Result<Self, Vec<ExprError>> {
         let (mut tree, info) = ENVIRONMENT
             .parser()
             .parse_with_source_info(source)
-            .map_err(|errors| syntax::parse_error(source, &errors))?;
+            .map_err(|errors| vec![syntax::parse_error(source, &errors)])?;
         let facts = syntax::Facts::of(&tree, &info);
-        if let Some(error) = facts.wrong_call() {
-            return Err(error);
+        let errors = facts.wrong_calls();
+        if !errors.is_empty() {
+            return Err(errors);
         }
         syntax::limit(&mut tree);
         let references = facts.uses.iter().map(|used| used.name.clone()).collect();
@@ -216,6 +235,11 @@ impl Expr {
             _ => None,
         }
     }
+}
+
+/// A lock whose data is whole even if somebody panicked while holding it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Expr {

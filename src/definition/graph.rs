@@ -159,3 +159,48 @@ fn circle(graph: &DiGraph<(), ()>, start: NodeIndex, inside: &[bool]) -> Vec<usi
     }
     vec![start.index()]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::Library;
+
+    /// Steps `a` to …, each after the steps that its text names.
+    fn steps(after: &[&str]) -> Vec<Step> {
+        let mut text = "schema = 1\nname = \"w\"\ntitle = \"W\"\n".to_owned();
+        for (name, after) in ('a'..).zip(after) {
+            let list: Vec<_> = after.chars().map(|name| format!("\"{name}\"")).collect();
+            text += &format!(
+                "[steps.{name}]\nuses = \"sleep\"\nduration = \"1s\"\nafter = [{}]\n",
+                list.join(", ")
+            );
+        }
+        let library = Library::from_texts([("w.toml", text.as_str())]);
+        library.get("w").expect("no mistakes").steps.clone()
+    }
+
+    fn name(name: &str) -> StepName {
+        name.parse().expect("a name")
+    }
+
+    #[test]
+    fn order_groups_and_reachability_follow_the_edges() {
+        let graph = Graph::new(&steps(&["", "a", "a", "bc", ""])).expect("no cycle");
+        let groups: Vec<Vec<&str>> =
+            graph.groups().iter().map(|g| g.iter().map(StepName::as_str).collect()).collect();
+        assert_eq!(groups, [vec!["a", "e"], vec!["b", "c"], vec!["d"]]);
+        assert!(graph.is_before(&name("a"), &name("d")) && !graph.is_before(&name("d"), &name("a")));
+        assert!(!graph.is_before(&name("b"), &name("c")) && !graph.is_before(&name("a"), &name("a")));
+        assert_eq!(graph.before(&name("d")).map(StepName::as_str).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(graph.before(&name("nowhere")).count(), 0);
+    }
+
+    #[test]
+    fn a_circle_is_an_error_and_shown_in_the_order_of_execution() {
+        let mut steps = steps(&["", "a", "b", "c"]);
+        let back = steps[3].after[0].clone();
+        steps[0].after.push(crate::definition::model::After { step: name("c"), ..back });
+        assert!(Graph::new(&steps).is_err());
+        assert_eq!(cycles(&steps), [vec![0, 1, 2]]);
+    }
+}

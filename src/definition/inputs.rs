@@ -150,3 +150,90 @@ fn secret_reference(text: &str) -> Result<(), String> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::definition::Library;
+
+    const TOML: &str = r#"
+schema = 1
+name = "w"
+title = "W"
+title_zh = "W"
+[inputs]
+vm = { type = "string", pattern = "[a-z]+", description = "the VM" }
+count = { type = "int", min = 1, max = 9, default = 3 }
+force = { type = "bool", default = false }
+patience = { type = "duration", default = "5m" }
+mode = { type = "enum", values = ["fast", "safe"], default = "safe" }
+nodes = { type = "list", pattern = "node[0-9]", default = [] }
+token = { type = "secret", default = "env:TOKEN" }
+[steps.a]
+uses = "sleep"
+duration = "1s"
+"#;
+
+    fn workflow() -> std::sync::Arc<Workflow> {
+        let library = Library::from_texts([("w.toml", TOML)]);
+        assert!(library.diagnostics().is_empty(), "{:?}", library.diagnostics());
+        library.get("w").expect("no mistakes").clone()
+    }
+
+    #[test]
+    fn texts_of_a_command_line_become_values_and_defaults_are_filled_in() {
+        let given = ["vm=a", "count=9", "force=true", "nodes=node1, node2", "token=k8s:ns/name/key"];
+        let inputs = workflow().parse_inputs(given).expect("good inputs");
+        let expected = json!({"vm": "a", "count": 9, "force": true, "patience": "5m", "mode": "safe",
+            "nodes": ["node1", "node2"], "token": "k8s:ns/name/key"});
+        assert_eq!(inputs, expected);
+        let list = workflow().parse_inputs(["vm=a=b"]).expect_err("the value is `a=b`");
+        assert!(list.to_string().contains("`a=b`"), "{list}");
+    }
+
+    #[test]
+    fn all_mistakes_are_named_in_one_error_and_no_secret_is_repeated() {
+        let given = [
+            "count=ten",
+            "count=1",
+            "forc=true",
+            "mode=slow",
+            "patience=soon",
+            "nodes=[\"x\"]",
+            "token=hunter2",
+            "odd",
+        ];
+        let error = workflow().parse_inputs(given).expect_err("everything is wrong").to_string();
+        for part in [
+            "`odd` is not of the form NAME=VALUE",
+            "input `count` is given twice",
+            "there is no input `forc`, did you mean `force`?",
+            "input `mode` must be one of fast, safe, it is `slow`",
+            "input `patience` is wrong: `soon` is not a duration",
+            "input `nodes` does not match",
+            "input `token` must name a secret",
+            "input `vm` is missing: the VM",
+        ] {
+            assert!(error.contains(part), "{part} is not in: {error}");
+        }
+        assert!(!error.contains("hunter2"));
+    }
+
+    #[test]
+    fn a_pattern_holds_for_the_whole_text_and_bounds_are_inclusive() {
+        let vm = |vm: &str| workflow().complete_inputs(&json!({ "vm": vm })).is_ok();
+        assert!(vm("abc") && !vm("abc1") && !vm("1abc") && !vm(""));
+        let count = |count: i64| workflow().complete_inputs(&json!({ "vm": "a", "count": count })).is_ok();
+        assert!(count(1) && count(9) && !count(0) && !count(10));
+        let secret = |token: &str| workflow().complete_inputs(&json!({ "vm": "a", "token": token })).is_ok();
+        assert!(
+            secret("file:/a")
+                && !secret("env:")
+                && !secret("k8s:a/b")
+                && !secret("k8s:a//b")
+                && !secret("x:y")
+        );
+    }
+}

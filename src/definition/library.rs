@@ -261,6 +261,7 @@ impl Loader {
             let workflow = Arc::new(draft.workflow.with_gate());
             workflows.insert(workflow.name.clone(), Loaded { workflow, document });
         }
+        self.report.sort();
         Library { workflows, knowledge: Arc::new(Knowledge::new(knowledge)), report: self.report }
     }
 }

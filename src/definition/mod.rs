@@ -15,6 +15,7 @@ pub mod node;
 pub mod normal;
 mod read;
 mod report;
+pub mod schema;
 pub mod shape;
 mod shipped;
 pub mod suggest;

@@ -50,6 +50,13 @@ impl Report {
         self.diagnostics.iter().any(|diagnostic| diagnostic.is_error() && there(diagnostic))
     }
 
+    /// Puts the mistakes in the order of the files.
+    pub(super) fn sort(&mut self) {
+        let place =
+            |d: &Diagnostic| d.place.as_ref().map(|place| (place.file, place.range.start, place.range.end));
+        self.diagnostics.sort_by_key(place);
+    }
+
     /// Number of errors so far.
     pub(super) fn errors(&self) -> usize {
         self.diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count()

@@ -18,7 +18,10 @@ pub fn nearest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) ->
 /// 1 for equal texts. Case, `-` and `_` count little.
 fn likeness(text: &str, candidate: &str) -> f64 {
     let plain = |text: &str| text.to_lowercase().replace('-', "_");
-    strsim::jaro_winkler(&plain(text), &plain(candidate))
+    let (text, candidate) = (plain(text), plain(candidate));
+    // In a short word one wrong letter weighs too much.
+    let one_slip = text.len().min(candidate.len()) > 1 && strsim::damerau_levenshtein(&text, &candidate) == 1;
+    strsim::jaro_winkler(&text, &candidate).max(if one_slip { LIKE_ENOUGH } else { 0.0 })
 }
 
 #[cfg(test)]
@@ -37,5 +40,6 @@ mod tests {
             assert_eq!(nearest(slip, keys), Some(meant), "{slip}");
         }
         assert_eq!(nearest("colour", keys), None);
+        assert_eq!(nearest("vn", ["vm", "node"]), Some("vm"));
     }
 }

@@ -84,13 +84,15 @@ impl Template {
         for part in parts(text) {
             match part {
                 Part::Literal(range) => pieces.push(Piece::Literal(text[range].to_owned())),
-                Part::Expr(range) => match Expr::compile(text[range.clone()].trim()) {
+                Part::Expr(range) => match Expr::compile_all(text[range.clone()].trim()) {
                     Ok(expr) => {
                         let inside = &text[range.clone()];
                         each(&expr, range.start + inside.len() - inside.trim_start().len());
                         pieces.push(Piece::Expr(expr));
                     }
-                    Err(error) => errors.push(moved(text, range, error)),
+                    Err(found) => {
+                        errors.extend(found.into_iter().map(|error| moved(text, range.clone(), error)))
+                    }
                 },
                 Part::Open(start) => errors.push(TemplateError {
                     error: ExprError {
@@ -179,6 +181,43 @@ impl Template {
     /// Those of the expressions.
     pub fn render_text(&self, scope: &Scope) -> Result<String, EvalError> {
         Ok(self.render(scope)?.as_ref().map(text_of).unwrap_or_default())
+    }
+
+    /// The text as written, for people; JSON where it is not a text.
+    pub fn source(&self) -> String {
+        match self.as_written() {
+            Value::String(text) => text,
+            other => other.to_string(),
+        }
+    }
+
+    fn as_written(&self) -> Value {
+        let braces = |expr: &Expr| format!("{{{{ {} }}}}", expr.source());
+        match self {
+            Self::Plain(value) => value.clone(),
+            Self::Expr(expr) => Value::from(braces(expr)),
+            Self::Text(pieces) => {
+                let piece = |piece: &Piece| match piece {
+                    Piece::Literal(text) => text.clone(),
+                    Piece::Expr(expr) => braces(expr),
+                };
+                Value::from(pieces.iter().map(piece).collect::<String>())
+            }
+            Self::List(items) => items.iter().map(Self::as_written).collect(),
+            Self::Map(entries) => {
+                Value::Object(entries.iter().map(|(key, value)| (key.clone(), value.as_written())).collect())
+            }
+        }
+    }
+
+    /// The template under these keys.
+    pub fn at(&self, path: &[&str]) -> Option<Self> {
+        let Some((first, rest)) = path.split_first() else { return Some(self.clone()) };
+        match self {
+            Self::Map(entries) => entries.iter().find(|(key, _)| key == first)?.1.at(rest),
+            Self::Plain(value) => Self::Plain(value.get(first)?.clone()).at(rest),
+            _ => None,
+        }
     }
 
     /// The variables that the expressions name.
@@ -327,4 +366,89 @@ fn after_string(bytes: &[u8], start: usize, open: usize) -> usize {
         at += if bytes[at] == b'\\' && !raw { 2 } else { 1 };
     }
     bytes.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn scope() -> Scope {
+        let mut scope = Scope::default();
+        scope.bind("x", json!({"n": 3, "f": 2.0, "s": "a\"}}b", "list": [1], "none": null}));
+        scope
+    }
+
+    fn render(value: Value) -> Option<Value> {
+        Template::parse(&value).expect("parses").render(&scope()).expect("renders")
+    }
+
+    #[test]
+    fn a_single_expression_keeps_its_type_and_others_become_text() {
+        for (template, value) in [
+            (json!("{{ x.n }}"), json!(3)),
+            (json!("{{x.list}}"), json!([1])),
+            (json!("n={{ x.n }}, f={{ x.f }}, none={{ x.none }}."), json!("n=3, f=2, none=.")),
+            (json!("{{ null }}"), json!(null)),
+            (json!("{{ {'a': {'b': '}}'}} }}"), json!({"a": {"b": "}}"}})),
+            (json!("{{ '{{' }} {{ r'\\' }}"), json!("{{ \\")),
+            (json!("plain }} text"), json!("plain }} text")),
+            (json!({"a": "{{ x.?gone }}", "b": "{{ x.none }}", "c": 1}), json!({"b": null, "c": 1})),
+            (json!(["{{ x.?gone }}", "{{ x.n }}", true]), json!([3, true])),
+        ] {
+            assert_eq!(render(template.clone()), Some(value), "{template}");
+        }
+        assert_eq!(render(json!("{{ x.?gone }}")), None);
+    }
+
+    #[test]
+    fn mistakes_have_their_place_in_the_text() {
+        for (text, at, in_expression) in [
+            ("a {{ x", 2..4, false),
+            ("a {{ x. }}", 6..7, true),
+            ("{{ }}", 2..3, true),
+            ("é {{ sizes(x) }}", 6..11, true),
+        ] {
+            let (_, errors) = Template::parse_text(text);
+            assert_eq!(errors.len(), 1, "{text}");
+            assert_eq!((errors[0].error.at.clone(), errors[0].in_expression), (at, in_expression), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_template_gives_back_its_text_and_its_parts() {
+        let template =
+            Template::parse(&json!({"metadata": {"name": "vm-{{ x.n }}", "labels": {}}})).expect("parses");
+        assert_eq!(template.at(&["metadata", "name"]).map(|t| t.source()), Some("vm-{{ x.n }}".to_owned()));
+        assert_eq!(template.references().into_iter().collect::<Vec<_>>(), ["x"]);
+        assert_eq!(template.at(&["spec"]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_reading_or_rendering_panic(text in ".{0,60}") {
+            let (template, errors) = Template::parse_text(&text);
+            for found in &errors {
+                prop_assert!(text.get(found.error.at.clone()).is_some(), "{:?}", found.error.at);
+            }
+            drop(template.render(&scope()));
+        }
+
+        #[test]
+        fn no_source_makes_compiling_or_evaluating_panic(source in "[a-zx.?\\[\\](){}'\"+*/<>=!&|:, 0-9\\\\é-]{0,40}") {
+            match Expr::compile(&source) {
+                Ok(expr) => drop(expr.eval(&scope())),
+                Err(error) => prop_assert!(source.get(error.at.clone()).is_some(), "{source} {error:?}"),
+            }
+        }
+
+        #[test]
+        fn whatever_lies_between_braces_ends_where_it_should(inside in "[a-z ]{1,20}", before in "[^{]{0,10}") {
+            let text = format!("{before}{{{{{inside}}}}}");
+            let at = before.len() + 2;
+            prop_assert_eq!(parts(&text).last(), Some(&Part::Expr(at..at + inside.len())));
+        }
+    }
 }

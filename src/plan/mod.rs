@@ -1,5 +1,7 @@
 //! A workflow ready to run: its graph, its digest and the plans of its children.
 
+pub mod draw;
+pub mod explain;
 pub mod graph;
 
 use std::collections::BTreeMap;

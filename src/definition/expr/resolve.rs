@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::OnceLock;
-use std::sync::PoisonError;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
@@ -25,6 +24,7 @@ use crate::definition::expr::convert;
 use crate::definition::expr::environment::ENVIRONMENT;
 use crate::definition::expr::functions::Host;
 use crate::definition::expr::functions::ITERATIONS_MAX;
+use crate::definition::expr::lock;
 
 /// The longest list or map in a variable: no cluster that this manages has more objects of a kind.
 const ELEMENTS_MAX: usize = 10_000;
@@ -107,9 +107,9 @@ impl<'s> Resolver<'s> {
 
     /// The value of the `let` called `name`.
     fn named(&self, name: &'s str, expr: &'s Expr) -> Option<Box<dyn Val + 's>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).push(name);
+        lock(&self.open).push(name);
         let value = stacker::maybe_grow(expr.compiled.stack, super::STACK, || self.evaluate(expr));
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        lock(&self.open).pop();
         let error = match value.map(Box::<dyn Val>::try_from) {
             Ok(Ok(value)) => return Some(value),
             Ok(Err(error)) => self.explain(expr, error),
@@ -120,7 +120,7 @@ impl<'s> Resolver<'s> {
     }
 
     fn fail(&self, name: &str, error: EvalError) {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), error);
+        lock(&self.failed).insert(name.to_owned(), error);
     }
 
     fn hidden<'b>(&'b self, name: &str) -> Option<&'b (dyn Val + 'b)> {
@@ -145,7 +145,7 @@ impl<'s> Resolver<'s> {
             return expr.error(EvalErrorKind::Limit, TOO_MUCH);
         }
         if let ExecutionError::UndeclaredReference(name) = &error {
-            let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            let failed = lock(&self.failed);
             if let Some(cause) = failed.get(name.as_str()) {
                 return cause.clone();
             }
@@ -168,7 +168,7 @@ impl VariableResolver for Resolver<'_> {
             return self.hidden(variable).map(CowVal::Borrowed);
         }
         let (name, slot) = self.slots.get_key_value(variable)?;
-        if slot.get().is_none() && self.open.lock().unwrap_or_else(PoisonError::into_inner).contains(name) {
+        if slot.get().is_none() && lock(&self.open).contains(name) {
             let message = format!("`let.{name}` uses itself");
             let source_text = (*name).to_owned();
             self.fail(name, EvalError { kind: EvalErrorKind::Other, message, source_text, at: None });

@@ -59,9 +59,9 @@ impl Facts {
         facts
     }
 
-    /// The first call of a function that does not exist, or not with such arguments.
-    pub(super) fn wrong_call(&self) -> Option<ExprError> {
-        self.calls.iter().find_map(|(name, at)| environment::wrong_call(name, at.clone()))
+    /// Every call of a function that does not exist, or not with such arguments.
+    pub(super) fn wrong_calls(&self) -> Vec<ExprError> {
+        self.calls.iter().filter_map(|(name, at)| environment::wrong_call(name, at.clone())).collect()
     }
 }
 
@@ -280,7 +280,10 @@ pub(super) fn parse_error(source: &str, errors: &ParseErrors) -> ExprError {
     let rest = source.get(line_start..).unwrap_or_default();
     let at = rest.char_indices().nth(column).map_or(source.len(), |(offset, _)| line_start + offset);
     let end = source[at..].chars().next().map_or(at, |c| at + c.len_utf8());
-    let (message, hint) = plain_words(&first.msg);
+    let (message, hint) = match &source[at..end] {
+        "=" => ("`=` is not an operator".to_owned(), Some("two values are compared with `==`".to_owned())),
+        _ => plain_words(&first.msg),
+    };
     ExprError { kind: ExprErrorKind::Syntax, message, at: at..end, hint }
 }
 
@@ -303,7 +306,9 @@ fn plain_words(parser: &str) -> (String, Option<String>) {
         || parser.contains("mismatched input")
         || parser.contains("no viable")
     {
-        (format!("unexpected `{found}`"), None)
+        let words = [("and", "&&"), ("or", "||"), ("not", "!")];
+        let operator = words.into_iter().find(|(word, _)| *word == found);
+        (format!("unexpected `{found}`"), operator.map(|(_, operator)| format!("write `{operator}`")))
     } else if parser.contains("recursion") {
         ("the expression is nested too deeply".to_owned(), Some("name parts of it with `let`".to_owned()))
     } else {

@@ -303,18 +303,20 @@ impl<'r> Builder<'r> {
 
     pub(super) fn expr_of(&mut self, node: &Node, phase: Phase) -> Option<Expr> {
         let Kind::Text(text) = &node.kind else { return None };
-        match Expr::compile(&text.value) {
+        match Expr::compile_all(&text.value) {
             Ok(expr) => {
                 let origin = Origin { place: node.place.clone(), start: text.start };
                 self.sites.push(Site { expr: expr.clone(), origin, owner: self.owner, phase });
                 Some(expr)
             }
-            Err(error) => {
+            Err(errors) => {
                 let braces = text
                     .value
                     .contains("{{")
                     .then(|| "conditions are bare: leave out `{{` and `}}`".to_owned());
-                self.bad_expr(node, text, &error, braces);
+                for error in &errors {
+                    self.bad_expr(node, text, error, braces.clone());
+                }
                 None
             }
         }

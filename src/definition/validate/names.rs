@@ -153,6 +153,8 @@ fn circles(report: &mut Report, node: &Node, scopes: &[&BTreeMap<String, Expr>])
         let mut seen = BTreeSet::new();
         if let Some((_, expr)) = named(&entry.key)
             && leads_back(expr, &entry.key, &named, &mut path, &mut seen)
+            // One report for each circle.
+            && path.iter().min() == path.first()
         {
             let names: Vec<_> = path.iter().copied().chain([entry.key.as_str()]).collect();
             let message = format!("`let`s are defined by each other in a circle: {}", names.join(" → "));

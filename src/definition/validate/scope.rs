@@ -130,7 +130,7 @@ impl<'d> Checker<'d> {
         let first = found.used.path.first()?;
         match found.used.name.as_str() {
             "inputs" => unknown_member(first, self.workflow.inputs.keys(), &codes::UNKNOWN_INPUT, "input"),
-            "run" => unknown_member(first, RUN, &codes::UNKNOWN_MEMBER, "member of `run`"),
+            "run" => unknown_member(first, RUN, &codes::UNKNOWN_MEMBER, "member of a run called"),
             "steps" => self.step_member(site, found, all),
             "captured" => {
                 let (step, forward) = self.owner(site.owner)?;
