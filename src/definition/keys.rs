@@ -384,7 +384,7 @@ pub const EXPECT: &[Key] = &[
 ];
 
 /// States in which a rehearsal may end.
-pub const RUN_STATES: &[&str] = &["succeeded", "failed", "rolled_back", "cancelled", "held"];
+pub const RUN_STATES: &[&str] = &["Succeeded", "Failed", "RolledBack", "Cancelled", "Held"];
 
 /// Keys of an entry of a knowledge file.
 pub const KNOWLEDGE: &[Key] = &[
