@@ -98,7 +98,7 @@ pub(super) struct Inner {
     pub(super) clock: SharedClock,
     /// The version of the last change, for those who wait for one.
     pub(super) changed: watch::Sender<u64>,
-    /// The version up to which the controllers have nothing left to do now.
+    /// The version up to which the controllers have reacted to every change.
     pub(super) settled: watch::Sender<u64>,
     /// How often the API server has gone away.
     pub(super) outages: watch::Sender<u64>,
@@ -179,7 +179,7 @@ impl Cluster {
         lock(&self.0.registry).store.compact();
     }
 
-    /// Waits until the controllers have nothing to do but wait for time to pass.
+    /// Waits until the controllers have reacted to every change; what they do later by themselves does not count.
     pub async fn settled(&self) {
         let mut settled = self.0.settled.subscribe();
         loop {

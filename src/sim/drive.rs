@@ -62,6 +62,8 @@ impl Queue {
 struct Host {
     controllers: Vec<Arc<dyn Controller>>,
     queue: Queue,
+    /// The tasks that a change has caused, and not only the passing of time.
+    reactions: BTreeSet<Task>,
     seen: u64,
 }
 
@@ -79,13 +81,13 @@ pub(super) async fn drive(cluster: Weak<Inner>) {
     let mut changed = inner.changed.subscribe();
     let clock = inner.clock.clone();
     let controllers = inner.with(|registry| registry.platform.controllers.clone());
-    let mut host = Host { controllers, queue: Queue::default(), seen: 0 };
+    let mut host = Host { controllers, queue: Queue::default(), reactions: BTreeSet::new(), seen: 0 };
     drop(inner);
     loop {
         let Some(inner) = cluster.upgrade() else { return };
         changed.mark_unchanged();
         let round = inner.with(|registry| host.round(registry, &*clock));
-        if matches!(round, Round::Idle(_)) {
+        if matches!(round, Round::Idle(_)) && host.reactions.is_empty() {
             inner.settled.send_replace(host.seen);
         }
         drop(inner);
@@ -112,7 +114,10 @@ impl Host {
         for _ in 0..BATCH {
             self.look(registry, now, clock.speed());
             match self.queue.pop(now) {
-                Some(task) => self.reconcile(registry, task, now, clock),
+                Some(task) => {
+                    self.reactions.remove(&task);
+                    self.reconcile(registry, task, now, clock);
+                }
                 None if self.seen == registry.store.revision() => return Round::Idle(self.queue.next()),
                 None => {}
             }
@@ -131,7 +136,9 @@ impl Host {
             registry.collect(&change, now);
             for (i, controller) in self.controllers.iter().enumerate() {
                 if let Some(key) = controller.concerns(&change.key, &change.object) {
-                    self.queue.plan((i, key), now + shorten(controller.lag(), speed));
+                    let task = (i, key);
+                    self.reactions.insert(task.clone());
+                    self.queue.plan(task, now + shorten(controller.lag(), speed));
                 }
             }
         }
@@ -168,4 +175,87 @@ fn everything(registry: &Registry) -> Vec<Change> {
             before: None,
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::sim::cluster::Cluster;
+    use crate::sim::cluster::Options;
+    use crate::sim::kinds::CONFIG_MAPS;
+    use crate::sim::meta;
+    use crate::sim::world::Platform;
+    use crate::sim::world::Reconciled;
+    use crate::sim::world::Write;
+    use crate::time::SystemClock;
+
+    /// Counts `data.n` of a map up to three, one step in ten seconds.
+    struct Counter;
+
+    impl Controller for Counter {
+        fn name(&self) -> &'static str {
+            "counter"
+        }
+
+        fn concerns(&self, changed: &Key, _object: &Value) -> Option<Key> {
+            (changed.resource == CONFIG_MAPS).then(|| changed.clone())
+        }
+
+        fn reconcile(&self, context: &Context<'_>, key: &Key) -> Reconciled {
+            let Some(map) = context.view.get(key) else { return Reconciled::default() };
+            let at = meta::text(&map, "/data/at").parse().unwrap_or(context.now);
+            let n: u32 = meta::text(&map, "/data/n").parse().unwrap_or(0);
+            if n == 3 {
+                return Reconciled::default();
+            }
+            if context.now < at {
+                return Reconciled { writes: vec![], again_at: Some(at) };
+            }
+            let next = (context.now + Duration::from_secs(10)).to_string();
+            let patch = json!({"data": {"n": (n + 1).to_string(), "at": next}});
+            Reconciled { writes: vec![Write::Patch(key.clone(), patch)], again_at: None }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn controllers_are_woken_by_changes_and_by_time_and_come_to_rest() {
+        let clock = Arc::new(SystemClock::starting_at(Timestamp::from_millis(0), 1.0));
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}});
+        let options = Options { empty: true, fixtures: vec![map.to_string()], ..Options::default() };
+        let platform = Platform { controllers: vec![Arc::new(Counter)], ..Platform::default() };
+        let cluster = Cluster::start_with(options, platform, clock.clone()).expect("it starts");
+        let counted = || {
+            let map = cluster.objects().into_iter().find(|(key, _)| key.resource == CONFIG_MAPS);
+            meta::text(&map.expect("seeded").1, "/data/n").to_owned()
+        };
+        cluster.settled().await;
+        assert_eq!(counted(), "1");
+        clock.sleep(Duration::from_secs(11)).await;
+        cluster.settled().await;
+        assert_eq!(counted(), "2");
+        clock.sleep(Duration::from_secs(60)).await;
+        cluster.settled().await;
+        assert_eq!(counted(), "3");
+        let writes = cluster.audit().into_iter().filter(|entry| entry.manager == "counter");
+        assert!(writes.clone().all(|entry| entry.controller));
+        assert_eq!(writes.count(), 3);
+    }
+
+    #[test]
+    fn the_earliest_plan_of_a_task_stands() {
+        let at = |seconds: i64| Timestamp::from_millis(seconds * 1000);
+        let task = |name: &str| (0, Key::new(CONFIG_MAPS, "default", name));
+        let mut queue = Queue::default();
+        queue.plan(task("a"), at(5));
+        queue.plan(task("a"), at(9));
+        queue.plan(task("b"), at(4));
+        queue.plan(task("b"), at(2));
+        assert_eq!(queue.next(), Some(at(2)));
+        assert_eq!(queue.pop(at(3)), Some(task("b")));
+        assert_eq!(queue.pop(at(3)), None);
+        assert_eq!(queue.pop(at(9)), Some(task("a")));
+        assert_eq!(queue.next(), None);
+    }
 }

@@ -193,3 +193,155 @@ fn owner_key(dependent: &Key, owner: &Value) -> Option<Key> {
     let namespace = if kind.namespaced { &*dependent.namespace } else { "" };
     Some(Key::new(kind.resource, namespace, meta::text(owner, "/name")))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::sim::audit::Audit;
+    use crate::sim::kinds::CONFIG_MAPS;
+    use crate::sim::kinds::of;
+    use crate::sim::world::Platform;
+
+    const NOW: Timestamp = Timestamp::from_millis(0);
+
+    /// A registry with the namespace `default`, and the garbage collector at hand.
+    struct World {
+        registry: Registry,
+        seen: u64,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let mut world =
+                Self { registry: Registry::new(Platform::default(), vec![], Audit::default(), 0), seen: 0 };
+            let kind = of(NAMESPACES).expect("a row");
+            let namespace = json!({"metadata": {"name": "default"}});
+            world.registry.create(kind, "", namespace, &Self::caller()).expect("new");
+            world
+        }
+
+        fn caller() -> Caller {
+            Caller::controller("test", NOW)
+        }
+
+        /// Creates a map that these maps own, the first of them blocking.
+        fn map(&mut self, name: &str, owners: &[&str]) {
+            let owners: Vec<Value> = owners
+                .iter()
+                .map(|owner| {
+                    let uid = self.get(owner).map_or("gone".to_owned(), |o| meta::uid(&o).to_owned());
+                    json!({
+                        "apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid,
+                        "blockOwnerDeletion": true,
+                    })
+                })
+                .collect();
+            let map = json!({"metadata": {"name": name, "ownerReferences": owners}});
+            let kind = of(CONFIG_MAPS).expect("a row");
+            self.registry.create(kind, "default", map, &Self::caller()).expect("new");
+        }
+
+        fn get(&self, name: &str) -> Option<std::sync::Arc<Value>> {
+            self.registry.store.get(&Key::new(CONFIG_MAPS, "default", name))
+        }
+
+        fn delete(&mut self, name: &str, policy: &str) {
+            let options =
+                DeleteOptions { propagation_policy: Some(policy.to_owned()), ..DeleteOptions::default() };
+            let key = Key::new(CONFIG_MAPS, "default", name);
+            let kind = of(CONFIG_MAPS).expect("a row");
+            self.registry.delete(kind, &key, &options, &Self::caller()).expect("it is there");
+        }
+
+        fn finalizers(&mut self, name: &str, finalizers: &[&str]) {
+            let key = Key::new(CONFIG_MAPS, "default", name);
+            let patch = json!({"metadata": {"finalizers": finalizers}});
+            let write = crate::sim::world::Write::Patch(key, patch);
+            self.registry.carry_out(&write, &Self::caller()).expect("accepted");
+        }
+
+        /// Lets the collector work until nothing changes any more; the names that are left.
+        fn settle(&mut self) -> Vec<String> {
+            loop {
+                let changes: Vec<Change> =
+                    self.registry.store.since(self.seen).expect("known").cloned().collect();
+                let Some(last) = changes.last() else { break };
+                self.seen = last.revision;
+                for change in &changes {
+                    self.registry.collect(change, NOW);
+                }
+            }
+            let left = self.registry.store.list(CONFIG_MAPS, None);
+            left.iter().map(|map| meta::name(map).to_owned()).collect()
+        }
+    }
+
+    #[test]
+    fn in_the_background_a_family_goes_from_the_top() {
+        let mut world = World::new();
+        world.map("a", &[]);
+        world.map("b", &["a"]);
+        world.map("c", &["b"]);
+        world.map("other", &[]);
+        world.finalizers("b", &["test/hold"]);
+        world.delete("a", "Background");
+        assert_eq!(world.settle(), ["b", "c", "other"], "b is held, and c has its owner still");
+        world.finalizers("b", &[]);
+        assert_eq!(world.settle(), ["other"]);
+    }
+
+    #[test]
+    fn in_the_foreground_a_family_goes_from_the_bottom() {
+        let mut world = World::new();
+        world.map("a", &[]);
+        world.map("b", &["a"]);
+        world.map("c", &["b"]);
+        world.finalizers("c", &["test/hold"]);
+        world.delete("a", "Foreground");
+        assert_eq!(world.settle(), ["a", "b", "c"]);
+        assert!(meta::finalizers(&world.get("b").expect("waits")).contains(&FOREGROUND));
+        world.finalizers("c", &[]);
+        assert_eq!(world.settle(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn orphans_stay_without_their_owner() {
+        let mut world = World::new();
+        world.map("a", &[]);
+        world.map("b", &["a"]);
+        world.delete("a", "Orphan");
+        assert_eq!(world.settle(), ["b"]);
+        assert_eq!(meta::owners(&world.get("b").expect("stays")).count(), 0);
+    }
+
+    #[test]
+    fn one_of_two_owners_is_enough_to_stay() {
+        let mut world = World::new();
+        world.map("a", &[]);
+        world.map("b", &[]);
+        world.map("c", &["a", "b"]);
+        world.delete("a", "Background");
+        assert_eq!(world.settle(), ["b", "c"]);
+        assert_eq!(meta::owners(&world.get("c").expect("stays")).count(), 1);
+        world.map("d", &["nobody"]);
+        assert_eq!(world.settle(), ["b", "c"], "an owner that never was does not count");
+    }
+
+    #[test]
+    fn a_namespace_waits_for_what_is_in_it() {
+        let mut world = World::new();
+        world.map("a", &[]);
+        world.finalizers("a", &["test/hold"]);
+        let key = Key::new(NAMESPACES, "", "default");
+        let delete = crate::sim::world::Write::Delete(key.clone());
+        world.registry.carry_out(&delete, &World::caller()).expect("accepted");
+        assert_eq!(world.settle(), ["a"]);
+        let namespace = world.registry.store.get(&key).expect("waits");
+        assert_eq!(meta::text(&namespace, "/status/phase"), "Terminating");
+        world.finalizers("a", &[]);
+        assert_eq!(world.settle(), Vec::<String>::new());
+        assert!(world.registry.store.get(&key).is_none());
+    }
+}

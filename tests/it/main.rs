@@ -5,6 +5,7 @@ mod conformance;
 mod language;
 mod layering;
 mod rehearsals;
+mod sim_faults;
 mod sim_kubectl;
 mod sim_kubevirt;
 mod store;
