@@ -165,8 +165,7 @@ fn of_unit(case: Case<'_>, part: Part<'_>, unit: UnitId, state: &UnitState, effe
     {
         return;
     }
-    let starts_anew = matches!(state.phase, Phase::Pending { .. } | Phase::Preparing | Phase::Backoff { .. });
-    if starts_anew && !case.may_start() {
+    if state.phase.is_before_attempt() && !case.may_start() {
         return;
     }
     match &state.phase {

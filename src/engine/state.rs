@@ -252,6 +252,11 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// True while the next attempt is being prepared.
+    pub const fn is_before_attempt(&self) -> bool {
+        matches!(self, Self::Pending { .. } | Self::Preparing | Self::Backoff { .. })
+    }
+
     /// Its name, for people.
     pub const fn name(&self) -> &'static str {
         match self {

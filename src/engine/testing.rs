@@ -223,7 +223,8 @@ impl Driver {
     fn react(&mut self) -> bool {
         for effect in self.effects() {
             let key = key(&effect);
-            let Some(command) = self.reply(&effect, &key) else { continue };
+            let reply = self.next_reply(&key);
+            let Some(command) = self.report(&effect, reply) else { continue };
             let before = self.run.seq;
             self.send(command).unwrap_or_else(|why| panic!("{key}: {why}"));
             if self.run.seq != before {
@@ -235,7 +236,7 @@ impl Driver {
     }
 
     /// Moves the clock to the next deadline and ticks; false if there is none.
-    fn pass(&mut self) -> bool {
+    pub(super) fn pass(&mut self) -> bool {
         let Some(due) = next_deadline(&self.plan, &self.run, self.now) else { return false };
         let idle = due <= self.now;
         self.now = self.now.max(due);
@@ -253,6 +254,22 @@ impl Driver {
     pub(super) fn answer(&mut self, of: Option<&str>, choice: Choice) -> &mut Self {
         let command = Command::Answer { unit: of.map(unit), choice, by: actor("bob"), reason: None };
         self.send(command).unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    /// The same run as it was after so many events, in a new process.
+    pub(super) fn cut(&self, events: usize) -> Self {
+        let journal = self.journal[..events].to_vec();
+        let now = journal.last().map_or(self.now, |(_, at, _)| *at);
+        let mut cut = Self {
+            plan: self.plan.clone(),
+            run: self.run.clone(),
+            now,
+            journal,
+            script: self.script.clone(),
+            done: vec![],
+        };
+        cut.restart();
+        cut
     }
 
     /// A new process: replay, then recovery.
@@ -284,8 +301,8 @@ impl Driver {
         if replies.len() > 1 { replies.pop() } else { replies.last().cloned() }
     }
 
-    fn reply(&mut self, effect: &Effect, key: &str) -> Option<Command> {
-        let reply = self.next_reply(key);
+    /// The report of `effect` for that reply; without one all is well.
+    pub(super) fn report(&self, effect: &Effect, reply: Option<Reply>) -> Option<Command> {
         if matches!(reply, Some(Reply::Silence)) {
             return None;
         }
@@ -298,7 +315,7 @@ impl Driver {
             Effect::Act { unit, attempt } => Command::Acted { unit, attempt, end: end(reply) },
             Effect::Observe { unit, attempt } => Command::Observed { unit, attempt, finding: finding(reply) },
             Effect::Arm(unit) => Command::Armed { unit, result: arming(reply) },
-            Effect::Watch(unit) => Command::Judged { unit, report: Box::new(report(reply)) },
+            Effect::Watch(unit) => Command::Judged { unit, report: Box::new(judgement(reply)) },
             Effect::Conclude(unit) => Command::Concluded { unit, result: outputs(reply) },
             Effect::Summarize => Command::Summarized { result: outputs(reply) },
             Effect::Guard(guard) => match reply? {
@@ -403,7 +420,7 @@ fn arming(reply: Option<Reply>) -> Result<Arming, Failure> {
 }
 
 /// By default the first verdict applies.
-fn report(reply: Option<Reply>) -> WaitReport {
+fn judgement(reply: Option<Reply>) -> WaitReport {
     match reply {
         Some(Reply::Report(report)) => report,
         _ => applies(0),

@@ -165,8 +165,10 @@ fn undoable(run: &RunState, step: &StepName, unit: &UnitId) -> Result<(), Object
     refuse_if(rollback.undone.contains_key(unit), "that is done already")
 }
 
+/// True if more was done than to read: until then `when` may still say "skip".
 fn has_begun(block: &BlockState) -> bool {
-    block.units.values().any(UnitState::has_begun_here)
+    let only_read = |unit: &UnitState| unit.attempt == 0 && unit.phase.is_before_attempt();
+    block.items.is_some() || block.units.values().any(|unit| unit.has_begun_here() && !only_read(unit))
 }
 
 fn refuse_if(wrong: bool, why: &str) -> Result<(), Objection> {

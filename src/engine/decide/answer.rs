@@ -38,7 +38,10 @@ fn find<'r>(case: Case<'r>, unit: Option<&UnitId>) -> Result<&'r Ask, Rejection>
     let asks = &case.run.asks;
     let found = match unit {
         Some(unit) => case.run.ask_of(unit),
-        None if asks.len() > 1 => return Err(Rejection::Ambiguous { open: named(asks) }),
+        // Several questions of the run as a whole are answered one after the other, the oldest first.
+        None if asks.len() > 1 && asks.iter().any(|ask| ask.unit.is_some()) => {
+            return Err(Rejection::Ambiguous { open: named(asks) });
+        }
         None => asks.first(),
     };
     found.ok_or_else(|| not_found(case, unit))

@@ -61,8 +61,8 @@ pub(super) fn prepared(case: Case<'_>, unit: &UnitId, result: Preparation) -> Re
     let part = expected(case, &unit.block, &Effect::Prepare(unit.clone()))?;
     let state = case.run.unit(unit);
     Ok(match result {
-        // `when` is asked once, before anything else; of a list it is asked when the list is opened.
-        Preparation::Skip { .. } if state.is_some_and(UnitState::is_open) || unit.item.is_some() => {
+        // `when` is asked before the first attempt; that of a list, when the list is opened.
+        Preparation::Skip { .. } if state.is_some_and(|state| state.attempt > 0) || unit.item.is_some() => {
             return Err(stale(format!("{unit} has begun")));
         }
         Preparation::Skip { debt } => skip(case, unit, debt),

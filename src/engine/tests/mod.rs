@@ -2,8 +2,11 @@
 
 #![expect(clippy::needless_raw_string_hashes, reason = "expect-test writes them when it updates a snapshot")]
 
+mod cuts;
 mod forward;
 mod lists;
 mod people;
+mod random;
 mod recovery;
+mod table;
 mod undo;
