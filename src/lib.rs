@@ -2,6 +2,7 @@
 
 pub mod action;
 pub mod agent;
+pub mod cli;
 pub mod definition;
 pub mod engine;
 pub mod evaluate;

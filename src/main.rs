@@ -1,2 +1,7 @@
-//! The `windrow` command: parses arguments, runs, and turns the outcome into an exit code.
-fn main() {}
+//! The `windrow` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    windrow::cli::main().into()
+}

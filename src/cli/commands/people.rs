@@ -1,0 +1,179 @@
+//! What people say to runs.
+
+use crate::cli::args::DebtAction;
+use crate::cli::args::Debts;
+use crate::cli::args::Decide;
+use crate::cli::args::Global;
+use crate::cli::args::LockAction;
+use crate::cli::args::Locks;
+use crate::cli::args::Pause;
+use crate::cli::args::Reasoned;
+use crate::cli::error::CommandError;
+use crate::cli::printer::Printer;
+use crate::cli::render::text;
+use crate::cli::session::Session;
+use crate::definition::duration;
+use crate::engine::ask::Choice;
+use crate::id::RunId;
+use crate::service::operation::Operation;
+use crate::service::operation::Reply;
+use crate::service::operation::Verb;
+
+pub(super) async fn cancel(global: &Global, what: Reasoned, printer: &Printer) -> Result<u8, CommandError> {
+    say_and_follow(global, &what.run, Verb::Cancel { reason: what.reason }, printer).await
+}
+
+pub(super) async fn terminate(global: &Global, what: Reasoned, printer: &Printer) -> Result<u8, CommandError> {
+    let reason = what.reason.ok_or_else(|| {
+        CommandError::usage("no-reason", "terminate leaves things as they are: say why with --reason")
+    })?;
+    say_and_follow(global, &what.run, Verb::Terminate { reason }, printer).await
+}
+
+pub(super) async fn pause(
+    global: &Global,
+    what: Pause,
+    paused: bool,
+    printer: &Printer,
+) -> Result<u8, CommandError> {
+    let session = Session::open(global).await?;
+    let Some(run) = what.run else {
+        session.call(Operation::PauseAll { paused }).await?;
+        printer.note(match paused {
+            true => printer.pick("nothing new is started from now on", "从现在起不再启动新的运行"),
+            false => printer.pick("runs are started again", "恢复启动运行"),
+        });
+        return Ok(0);
+    };
+    let run = session.run(&run).await?;
+    let verb = if paused { Verb::Pause } else { Verb::Unpause };
+    session.call(Operation::Command { run, verb }).await?;
+    Ok(0)
+}
+
+pub(super) async fn decide(global: &Global, what: Decide, printer: &Printer) -> Result<u8, CommandError> {
+    let (step, choice) = answer(&what.answer)?;
+    say_and_follow(global, &what.run, Verb::Answer { step, choice, reason: what.reason }, printer).await
+}
+
+/// `[STEP] ANSWER`, where `wait` takes a duration.
+fn answer(words: &[String]) -> Result<(Option<String>, Choice), CommandError> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (step, words) = match words.as_slice() {
+        [step, rest @ ..] if choice(words.as_slice()).is_none() => (Some((*step).to_owned()), rest),
+        all => (None, all),
+    };
+    let wrong = || {
+        CommandError::usage("bad-answer", "an answer is done, retry, wait DURATION, skip, rollback or fail, after the step if several ask")
+    };
+    Ok((step, choice(words).ok_or_else(wrong)?))
+}
+
+fn choice(words: &[&str]) -> Option<Choice> {
+    match words {
+        ["done"] => Some(Choice::Done),
+        ["retry"] => Some(Choice::Retry),
+        ["skip"] => Some(Choice::Skip),
+        ["rollback"] => Some(Choice::Rollback),
+        ["fail"] => Some(Choice::Fail),
+        ["wait", time] => duration::parse(time).ok().map(Choice::Wait),
+        _ => None,
+    }
+}
+
+pub(super) async fn approve(
+    global: &Global,
+    what: Reasoned,
+    yes: bool,
+    printer: &Printer,
+) -> Result<u8, CommandError> {
+    let choice = if yes { Choice::Approve } else { Choice::Reject };
+    say_and_follow(global, &what.run, Verb::Answer { step: None, choice, reason: what.reason }, printer).await
+}
+
+pub(super) async fn note(
+    global: &Global,
+    run: &str,
+    remark: String,
+    printer: &Printer,
+) -> Result<u8, CommandError> {
+    let session = Session::open(global).await?;
+    let run = session.run(run).await?;
+    session.call(Operation::Command { run, verb: Verb::Note { text: remark } }).await?;
+    printer.note(printer.pick("noted", "已记录"));
+    Ok(0)
+}
+
+pub(super) async fn debts(global: &Global, what: Debts, printer: &Printer) -> Result<u8, CommandError> {
+    let session = Session::open(global).await?;
+    if let Some(DebtAction::Close { debt, reason }) = what.action {
+        let wrong = || CommandError::usage("bad-debt", format!("`{debt}` is not RUN/NUMBER as `windrow debts` lists it"));
+        let (run, id) = debt.split_once('/').ok_or_else(wrong)?;
+        let id = id.parse().map_err(|_| wrong())?;
+        let run = session.run(run).await?;
+        session.call(Operation::Command { run, verb: Verb::CloseDebt { id, reason } }).await?;
+        return Ok(0);
+    }
+    let Reply::Rows { rows } = session.call(Operation::Debts).await? else { return Err(CommandError::bug()) };
+    if printer.is_json() {
+        printer.json(&rows);
+        return Ok(0);
+    }
+    for row in &rows {
+        let what = printer.json_text(&row["debt"]["what"]);
+        printer.data(format_args!("{}/{}  {:<18} {what}", text(&row["run"]), row["debt"]["id"], text(&row["workflow"])));
+    }
+    Ok(0)
+}
+
+pub(super) async fn locks(global: &Global, what: Locks, printer: &Printer) -> Result<u8, CommandError> {
+    let session = Session::open(global).await?;
+    let Reply::Rows { rows } = session.call(Operation::Locks).await? else { return Err(CommandError::bug()) };
+    if let Some(LockAction::Break { key, reason }) = what.action {
+        let holder = rows.iter().find(|row| row["key"] == key.as_str()).and_then(|row| row["holder"].as_str());
+        let run: RunId = holder.and_then(|run| run.parse().ok()).ok_or_else(|| {
+            CommandError::usage("no-such-lock", format!("nobody holds the lock `{key}`"))
+        })?;
+        session.call(Operation::Command { run, verb: Verb::BreakLock { key: key.into(), reason } }).await?;
+        return Ok(0);
+    }
+    if printer.is_json() {
+        printer.json(&rows);
+        return Ok(0);
+    }
+    for row in &rows {
+        let waiting: Vec<String> = row["queue"].as_array().into_iter().flatten().map(text).collect();
+        let waiting = if waiting.is_empty() { String::new() } else { format!("  {} {}", printer.pick("wanted by", "排队："), waiting.join(", ")) };
+        printer.data(format_args!("{:<40} {}{waiting}", text(&row["key"]), text(&row["holder"])));
+    }
+    Ok(0)
+}
+
+/// Says something to a run that lets it go on; without another process that executes it, this one does.
+async fn say_and_follow(global: &Global, run: &str, verb: Verb, printer: &Printer) -> Result<u8, CommandError> {
+    let session = Session::open(global).await?;
+    let run = session.run(run).await?;
+    session.call(Operation::Command { run, verb }).await?;
+    if session.is_local() { super::runs::go_on(&session, run, printer).await } else { Ok(0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str]) -> Option<(Option<String>, Choice)> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        answer(&words).ok()
+    }
+
+    #[test]
+    fn an_answer_may_name_its_step() {
+        assert_eq!(read(&["retry"]), Some((None, Choice::Retry)));
+        assert_eq!(read(&["halt", "skip"]), Some((Some("halt".into()), Choice::Skip)));
+        let minutes = std::time::Duration::from_mins(5);
+        assert_eq!(read(&["wait", "5m"]), Some((None, Choice::Wait(minutes))));
+        assert_eq!(read(&["halt", "wait", "5m"]), Some((Some("halt".into()), Choice::Wait(minutes))));
+        assert_eq!(read(&["halt", "maybe"]), None);
+        assert_eq!(read(&["wait", "long"]), None);
+    }
+}

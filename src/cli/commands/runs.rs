@@ -1,0 +1,160 @@
+//! Starting, going on, looking.
+
+use std::io::Write;
+
+use serde_json::Value;
+
+use crate::cli::args::Global;
+use crate::cli::args::Run;
+use crate::cli::args::Runs;
+use crate::cli::error::CommandError;
+use crate::cli::follow::follow;
+use crate::cli::printer::Printer;
+use crate::cli::render;
+use crate::cli::session::Session;
+use crate::cli::session::library;
+use crate::id::RunId;
+use crate::service::operation::Filter;
+use crate::service::operation::Operation;
+use crate::service::operation::Reply;
+
+pub(super) async fn run(global: &Global, run: Run, printer: &Printer) -> Result<u8, CommandError> {
+    let library = library(global);
+    let name = run.what.workflow.as_str();
+    let workflow = library.get(name).ok_or_else(|| super::definitions::unknown(&library, name))?;
+    let inputs = workflow
+        .parse_inputs(run.what.inputs.iter().map(String::as_str))
+        .map_err(|error| CommandError::usage("bad-inputs", error.to_string()))?;
+    if workflow.confirm && !run.yes {
+        super::definitions::print_plan(&library, name, &inputs, printer)?;
+        confirm(printer)?;
+    }
+    let Value::Object(inputs) = inputs else { return Err(CommandError::bug()) };
+    let session = Session::open(global).await?;
+    let key = run.key.map(Into::into);
+    start(&session, Operation::Start { workflow: name.to_owned(), inputs, key }, printer).await
+}
+
+/// Asks whoever sits there; a script has to say `--yes`.
+fn confirm(printer: &Printer) -> Result<(), CommandError> {
+    let refused = |text: &str| CommandError {
+        kind: crate::service::operation::ProblemKind::Refused,
+        failure: crate::failure::Failure::permanent("not-confirmed", text),
+    };
+    if !printer.is_interactive() {
+        return Err(refused("the workflow wants to be confirmed: look at `windrow plan`, then add --yes"));
+    }
+    write!(std::io::stderr(), "{} ", printer.pick("go on? [y/N]", "继续？[y/N]")).ok();
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).ok();
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(refused("not confirmed, nothing was started")),
+    }
+}
+
+/// Starts a run and follows it.
+async fn start(session: &Session, operation: Operation, printer: &Printer) -> Result<u8, CommandError> {
+    match session.call(operation).await? {
+        Reply::Started { run } => {
+            // Several may be followed at once: the id is the first thing that is printed.
+            go_on(session, run, printer).await
+        }
+        _ => Err(CommandError::bug()),
+    }
+}
+
+/// Follows a run to its end. One that is over already is only shown.
+pub(super) async fn go_on(session: &Session, run: RunId, printer: &Printer) -> Result<u8, CommandError> {
+    follow(session, run, printer).await
+}
+
+pub(super) async fn resume(global: &Global, run: Option<&str>, printer: &Printer) -> Result<u8, CommandError> {
+    let session = Session::open(global).await?;
+    let Some(text) = run else {
+        let filter = Filter { open: true, ..Filter::default() };
+        let asked = Operation::Runs { filter, before: None, limit: 1000 };
+        let Reply::Runs { runs, .. } = session.call(asked).await? else { return Err(CommandError::bug()) };
+        session.call(Operation::Resume { run: None }).await?;
+        let mut worst = 0;
+        for line in runs.iter().rev() {
+            worst = worst.max(go_on(&session, line.run, printer).await?);
+        }
+        return Ok(worst);
+    };
+    let run = session.run(text).await?;
+    session.call(Operation::Resume { run: Some(run) }).await?;
+    go_on(&session, run, printer).await
+}
+
+pub(super) async fn link(
+    global: &Global,
+    run: &str,
+    retry: bool,
+    printer: &Printer,
+) -> Result<u8, CommandError> {
+    let session = Session::open(global).await?;
+    let run = session.run(run).await?;
+    let operation = if retry { Operation::Retry { run } } else { Operation::Rollback { run } };
+    start(&session, operation, printer).await
+}
+
+pub(super) async fn list(global: &Global, what: Runs, printer: &Printer) -> Result<u8, CommandError> {
+    let session = Session::open(global).await?;
+    let filter =
+        Filter { workflow: what.workflow, state: what.state_is, needs_me: what.needs_me, open: what.open };
+    let asked = Operation::Runs { filter, before: None, limit: what.limit };
+    let Reply::Runs { runs, next } = session.call(asked).await? else { return Err(CommandError::bug()) };
+    if printer.is_json() {
+        printer.json(&runs);
+        return Ok(0);
+    }
+    for line in &runs {
+        let held = line.held_reason.as_deref().unwrap_or_default();
+        let debts = if line.debts > 0 { format!("  {}: {}", printer.pick("debts", "遗留"), line.debts) } else { String::new() };
+        let created = line.created_at.to_string();
+        printer.data(format_args!(
+            "{}  {:<19}  {:<18} {:<12} {held}{debts}",
+            line.run,
+            created.get(..19).unwrap_or(&created),
+            line.workflow,
+            line.status.word()
+        ));
+    }
+    if next.is_some() {
+        printer.note(printer.pick("there are more: --limit", "还有更多：--limit"));
+    }
+    Ok(0)
+}
+
+pub(super) async fn show(
+    global: &Global,
+    run: &str,
+    events: bool,
+    printer: &Printer,
+) -> Result<u8, CommandError> {
+    let session = Session::open(global).await?;
+    let run = session.run(run).await?;
+    let Reply::Run { view } = session.call(Operation::Show { run, events }).await? else {
+        return Err(CommandError::bug());
+    };
+    if printer.is_json() {
+        printer.json(&view);
+    } else {
+        render::run(&view, printer);
+    }
+    Ok(0)
+}
+
+pub(super) async fn watch(global: &Global, run: &str, printer: &Printer) -> Result<u8, CommandError> {
+    let session = Session::open(global).await?;
+    let run = session.run(run).await?;
+    if session.is_local() {
+        printer.note(printer.pick(
+            "no process executes this run; `windrow resume` goes on with it",
+            "没有进程在执行此运行；用 `windrow resume` 继续",
+        ));
+        return show(global, &run.to_string(), false, printer).await;
+    }
+    follow(&session, run, printer).await
+}

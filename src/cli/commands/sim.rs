@@ -1,0 +1,81 @@
+//! `windrow sim`.
+
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+
+use crate::cli::args::SPEED_MAX;
+use crate::cli::args::Sim;
+use crate::cli::error::CommandError;
+use crate::cli::printer::Printer;
+use crate::sim;
+use crate::time::SystemClock;
+
+pub(super) async fn sim(what: Sim, printer: &Printer) -> Result<u8, CommandError> {
+    let known = sim::list_faults();
+    if what.list_faults {
+        if printer.is_json() {
+            let rows: Vec<_> = known.iter().map(|f| serde_json::json!({ "name": f.name, "about": f.about })).collect();
+            printer.json(&rows);
+        } else {
+            known.iter().for_each(|fault| printer.data(format_args!("{:<24} {}", fault.name, fault.about)));
+        }
+        return Ok(0);
+    }
+    if !(what.speed >= 1.0 && what.speed <= SPEED_MAX) {
+        return Err(CommandError::usage("bad-speed", format!("--speed is 1 to {SPEED_MAX}")));
+    }
+    let options = options(&what, &known)?;
+    let clock = Arc::new(SystemClock::at_speed(what.speed));
+    let cluster = sim::Cluster::start(options, clock)
+        .map_err(|error| CommandError::usage("rehearsal-setup", with_sources(&error)))?;
+    let listening = |error| CommandError::unusable("listen", format!("cannot listen on {}: {error}", what.listen));
+    let listener = TcpListener::bind(what.listen).await.map_err(listening)?;
+    let address = listener.local_addr().map_err(listening)?;
+    if let Some(file) = &what.kubeconfig_out {
+        write_whole(file, &sim::Cluster::kubeconfig(address)).map_err(|error| {
+            CommandError::unusable("write", format!("cannot write {}: {error}", file.display()))
+        })?;
+    }
+    printer.data(format_args!("http://{address}"));
+    cluster.serve(listener, crate::cli::follow::stopped()).await;
+    Ok(0)
+}
+
+/// A reader that waits for the file never sees half of it.
+fn write_whole(file: &std::path::Path, text: &str) -> std::io::Result<()> {
+    let part = file.with_extension("part");
+    std::fs::write(&part, text)?;
+    std::fs::rename(part, file)
+}
+
+fn options(what: &Sim, known: &[sim::world::Fault]) -> Result<sim::Options, CommandError> {
+    let fault = |name: &String| {
+        let found = known.iter().find(|fault| fault.name == name).copied();
+        found.ok_or_else(|| {
+            CommandError::usage("unknown-fault", format!("there is no fault `{name}`; see `windrow sim --list-faults`"))
+        })
+    };
+    let fixture = |file: &std::path::PathBuf| {
+        std::fs::read_to_string(file)
+            .map_err(|error| CommandError::usage("fixture", format!("cannot read {}: {error}", file.display())))
+    };
+    Ok(sim::Options {
+        seed: what.seed,
+        faults: what.fault.iter().map(fault).collect::<Result<_, _>>()?,
+        fixtures: what.fixture.iter().map(fixture).collect::<Result<_, _>>()?,
+        empty: what.empty,
+        audit: what.audit.clone(),
+    })
+}
+
+/// An error with what is behind it.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}

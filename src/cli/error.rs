@@ -1,0 +1,64 @@
+//! How commands fail, and with which exit code (design.md section 6).
+
+use crate::failure::Failure;
+use crate::service::operation::Problem;
+use crate::service::operation::ProblemKind;
+
+/// A command that could not do what it should.
+#[derive(Debug, Clone)]
+pub struct CommandError {
+    /// What sort.
+    pub kind: ProblemKind,
+    /// What, and what to do next.
+    pub failure: Failure,
+}
+
+impl CommandError {
+    /// The caller asked for something that makes no sense.
+    pub fn usage(code: &str, message: impl Into<String>) -> Self {
+        Self { kind: ProblemKind::Usage, failure: Failure::permanent(code, message) }
+    }
+
+    /// The store, the cluster or the machine cannot be used.
+    pub fn unusable(code: &str, message: impl Into<String>) -> Self {
+        Self { kind: ProblemKind::Unusable, failure: Failure::permanent(code, message) }
+    }
+
+    /// Windrow itself is wrong.
+    pub fn bug() -> Self {
+        Self::unusable("bug", "Windrow has stopped on a mistake of its own; what was acknowledged is durable")
+    }
+
+    /// The exit code.
+    pub const fn code(&self) -> u8 {
+        match self.kind {
+            ProblemKind::Usage => 2,
+            ProblemKind::Refused => 3,
+            ProblemKind::Unusable => 6,
+        }
+    }
+}
+
+impl From<Problem> for CommandError {
+    fn from(problem: Problem) -> Self {
+        Self { kind: problem.kind, failure: problem.failure }
+    }
+}
+
+/// The exit code of a run as it is shown: that of its end, or of its waiting for a person.
+pub fn code_of_run(view: &serde_json::Value) -> u8 {
+    let has = |key: &str| view[key].as_array().is_some_and(|list| !list.is_empty());
+    match view["state"].as_str().unwrap_or_default() {
+        "Succeeded" if has("warnings") || has("debts") => 7,
+        "Succeeded" => 0,
+        "Failed" => 1,
+        "RolledBack" => 4,
+        "Cancelled" => 9,
+        _ => 5,
+    }
+}
+
+/// A run that was left to go on later.
+pub const PARKED: u8 = 130;
+/// A check that found something.
+pub const BAD_ROWS: u8 = 8;

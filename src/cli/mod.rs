@@ -1,0 +1,64 @@
+//! The command line.
+
+pub mod args;
+mod commands;
+pub mod error;
+mod explain;
+mod follow;
+mod live;
+pub mod printer;
+mod render;
+mod session;
+
+use clap::Parser;
+
+use crate::cli::args::Args;
+use crate::cli::error::CommandError;
+use crate::cli::printer::Printer;
+
+/// Stack of the threads that evaluate expressions: parsing a deep one takes megabytes in a debug build.
+const STACK: usize = 16 << 20;
+
+/// Parses the arguments and runs the command. The exit code is the table of design.md section 6.
+pub fn main() -> u8 {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            // Help and version are answers, anything else is a mistake of the caller.
+            let code = if error.use_stderr() { 2 } else { 0 };
+            return if error.print().is_ok() { code } else { 1 };
+        }
+    };
+    let printer = Printer::new(args.global.output);
+    log(&args);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_stack_size(STACK)
+        .enable_all()
+        .build();
+    let outcome = match runtime {
+        // The command itself runs on a worker, which has the big stack.
+        Ok(runtime) => runtime.block_on(async {
+            let printer = printer.clone();
+            let command = tokio::spawn(async move { commands::run(args, &printer).await });
+            command.await.unwrap_or_else(|_| Err(CommandError::bug()))
+        }),
+        Err(error) => Err(CommandError::unusable("no-runtime", format!("cannot start threads: {error}"))),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            printer.failure(&error);
+            error.code()
+        }
+    }
+}
+
+fn log(args: &Args) {
+    use tracing_subscriber::EnvFilter;
+    let level = if args.global.verbose { "windrow=debug" } else { "windrow=error" };
+    let filter = EnvFilter::try_from_env("WINDROW_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Fails only if there is a subscriber already, which then serves as well.
+    subscriber.try_init().ok();
+}

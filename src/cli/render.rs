@@ -1,0 +1,176 @@
+//! A run in lines for people.
+
+use serde_json::Value;
+
+use crate::cli::printer::Printer;
+use crate::failure::Failure;
+
+/// The marks of states, in front of a step.
+const MARKS: &[(&str, &str)] = &[
+    ("Pending", "·"),
+    ("Preparing", "…"),
+    ("Running", "▸"),
+    ("Backoff", "↻"),
+    ("Waiting", "◷"),
+    ("Asking", "?"),
+    ("Succeeded", "✓"),
+    ("Failed", "✗"),
+    ("Skipped", "-"),
+    ("Cancelled", "■"),
+    ("Compensating", "↶"),
+    ("Compensated", "↺"),
+    ("NotCompensated", "!"),
+];
+/// States in which something goes on.
+const MOVING: [&str; 5] = ["…", "▸", "↻", "◷", "↶"];
+
+/// The first line: which run of what.
+pub(super) fn heading(view: &Value, printer: &Printer) -> String {
+    let title = printer.json_text(&view["title"]);
+    format!("{} {} ({})", printer.pick("run", "运行"), text(&view["id"]), title)
+}
+
+/// A line for each step, with a name that stays the same.
+pub(super) fn steps(view: &Value, printer: &Printer) -> Vec<(String, String)> {
+    let rows = view["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
+    rows.iter().enumerate().map(|(i, row)| (format!("{i:05}"), step(row, printer))).collect()
+}
+
+/// True for a line of a step in which something goes on.
+pub(super) fn is_moving(line: &str) -> bool {
+    MOVING.iter().any(|mark| line.starts_with(mark))
+}
+
+fn step(row: &Value, printer: &Printer) -> String {
+    let state = row["rollback"]["state"].as_str().or_else(|| row["state"].as_str()).unwrap_or_default();
+    let mark = MARKS.iter().find(|(word, _)| *word == state).map_or(" ", |(_, mark)| mark);
+    let name = match row["item"].as_str() {
+        Some(item) => format!("{}[{item}]", text(&row["name"])),
+        None => text(&row["name"]),
+    };
+    let mut line = format!("{mark} {name:<18} {state:<14}");
+    let detail = detail(row, printer);
+    if detail.is_empty() {
+        line.push_str(printer.json_text(&row["title"]));
+    } else {
+        line.push_str(&detail);
+    }
+    if row["attempts"].as_u64().unwrap_or(0) > 1 {
+        line.push_str(&format!(" ({} {})", printer.pick("attempt", "第几次："), row["attempts"]));
+    }
+    line.trim_end().to_owned()
+}
+
+/// The most telling thing about a step: why it failed, what it waits for, what it found.
+fn detail(row: &Value, printer: &Printer) -> String {
+    if let Some(message) = row["failure"]["message"].as_str().filter(|_| row["state"] != "Succeeded") {
+        return message.to_owned();
+    }
+    let waiting = &row["waiting"];
+    if let Some(until) = waiting["until"].as_str() {
+        let until = until.get(11..19).unwrap_or(until);
+        let until = format!("{} {until}", printer.pick("until", "最迟"));
+        let what = printer.json_text(&waiting["for"]);
+        return if what.is_empty() { until } else { format!("{what} ({until})") };
+    }
+    if !row["verdict"].is_null() {
+        return printer.json_text(&row["verdict"]["message"]).to_owned();
+    }
+    row["reason"].as_str().unwrap_or_default().to_owned()
+}
+
+/// What a run asks, with the commands that answer.
+pub(super) fn asks(view: &Value, printer: &Printer) -> Vec<String> {
+    let run = text(&view["id"]);
+    let mut lines = vec![];
+    for ask in view["asks"].as_array().into_iter().flatten() {
+        lines.push(format!("{} {}", printer.pick("a person is needed:", "需要人工处理："), printer.json_text(&ask["message"])));
+        let unit = unit(&ask["unit"]);
+        for (i, choice) in ask["choices"].as_array().into_iter().flatten().enumerate() {
+            let word = choice_word(choice);
+            let command = match word.as_str() {
+                "approve" | "reject" => format!("windrow {word} {run}"),
+                _ => format!("windrow decide {run} {unit}{}{word}", if unit.is_empty() { "" } else { " " }),
+            };
+            let default = if i == 0 { printer.pick("  (default)", "  （默认）") } else { "" };
+            lines.push(format!("  {command}{default}"));
+        }
+        if let Some(expires) = ask["expires"].as_i64() {
+            let at = crate::time::Timestamp::from_millis(expires);
+            lines.push(format!("  {} {at}", printer.pick("the default is taken at", "默认选项生效时间")));
+        }
+    }
+    lines
+}
+
+fn choice_word(choice: &Value) -> String {
+    match choice {
+        Value::String(word) => word.clone(),
+        Value::Object(map) => {
+            let ms = map.get("wait").and_then(Value::as_u64).unwrap_or(0);
+            format!("wait {}", crate::definition::duration::format(std::time::Duration::from_millis(ms)))
+        }
+        _ => String::new(),
+    }
+}
+
+/// The text form of a unit in a view.
+fn unit(unit: &Value) -> String {
+    serde_json::from_value::<crate::engine::unit::UnitId>(unit.clone()).map_or_else(|_| String::new(), |unit| unit.to_string())
+}
+
+/// The last lines: how it ended, why, what is left.
+pub(super) fn ending(view: &Value, printer: &Printer) {
+    let verdict = view["verdict"]["name"].as_str().map_or_else(String::new, |name| format!(", {}: {name}", printer.pick("verdict", "结论")));
+    printer.note(format_args!("{}{verdict}", text(&view["state"])));
+    if let Ok(failure) = serde_json::from_value::<Failure>(view["failure"].clone()) {
+        printer.note(format_args!("  {}: {}", printer.pick("because", "因为"), failure.message));
+        printer.explain(&failure);
+    }
+    for left in view["left"].as_array().into_iter().flatten() {
+        printer.note(format_args!("  {}: {}", printer.pick("left as it is", "未撤销"), text(left)));
+    }
+    for warning in view["warnings"].as_array().into_iter().flatten() {
+        printer.note(format_args!("  {}: {}", printer.pick("warning", "警告"), text(&warning["failure"]["message"])));
+    }
+    for debt in view["debts"].as_array().into_iter().flatten() {
+        printer.note(format_args!("  {}: {}", printer.pick("debt", "遗留"), printer.json_text(&debt["what"])));
+    }
+    printer.note(format_args!("  windrow show {}", text(&view["id"])));
+}
+
+/// A whole run.
+pub(super) fn run(view: &Value, printer: &Printer) {
+    printer.data(heading(view, printer));
+    let rows = [
+        ("state", "状态", "state"),
+        ("created", "创建", "created_at"),
+        ("finished", "结束", "finished_at"),
+        ("by", "发起人", "by"),
+        ("held", "等待原因", "held_reason"),
+        ("inputs", "参数", "inputs"),
+        ("outputs", "输出", "outputs"),
+    ];
+    for (en, zh, key) in rows {
+        if !view[key].is_null() {
+            printer.data(format_args!("  {:<9} {}", printer.pick(en, zh), text(&view[key])));
+        }
+    }
+    for (_, line) in steps(view, printer) {
+        printer.data(line);
+    }
+    for line in asks(view, printer) {
+        printer.data(line);
+    }
+    for note in view["notes"].as_array().into_iter().flatten() {
+        printer.data(format_args!("  {} {}: {}", text(&note["at"]), text(&note["by"]), text(&note["text"])));
+    }
+    for event in view["events"].as_array().into_iter().flatten() {
+        printer.data(format_args!("{:>5} {} {}", text(&event["seq"]), text(&event["at"]), event["event"]));
+    }
+}
+
+/// A value as text, a text without quotes.
+pub(super) fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

@@ -1,0 +1,144 @@
+//! Who does the work: the process that owns the store already, or this one.
+
+use std::path::Path;
+
+use tokio::sync::mpsc;
+
+use crate::action::Executor;
+use crate::action::k8s::client::Cluster;
+use crate::action::k8s::client::Source;
+use crate::action::secret::Secrets;
+use crate::agent;
+use crate::agent::Agent;
+use crate::cli::args::Global;
+use crate::cli::error::CommandError;
+use crate::definition::Library;
+use crate::engine::event::Actor;
+use crate::failure::Failure;
+use crate::id::RunId;
+use crate::journal::store;
+use crate::service::client::Client;
+use crate::service::operation::Change;
+use crate::service::operation::Filter;
+use crate::service::operation::Operation;
+use crate::service::operation::Reply;
+use crate::service::socket::user_name;
+use crate::time::SharedClock;
+
+/// The fewest characters of a run id that stand for it.
+const ID_CHARS_MIN: usize = 4;
+/// Lines of the index that are asked for at once.
+const PAGE: usize = 500;
+
+/// A service, here or in another process.
+pub(super) enum Session {
+    /// Another process owns the store.
+    Remote(Client),
+    /// This one does.
+    Local(Box<Agent>, Actor),
+}
+
+impl Session {
+    /// Finds the process that owns the state directory, or becomes it.
+    pub(super) async fn open(global: &Global) -> Result<Self, CommandError> {
+        if let Some(client) = Client::connect(&global.state).await {
+            return Ok(Self::Remote(client));
+        }
+        let library = library(global);
+        let source = Source::Kubeconfig { path: global.kubeconfig.clone(), context: global.context.clone() };
+        let by = Actor { name: user_name(rustix::process::getuid().as_raw()).into() };
+        // Connecting only reads files: an unreachable cluster fails no command that does not need one.
+        let probe = Cluster::source_is_there(&source);
+        let connect = move |secrets: Secrets, clock: SharedClock| -> Executor {
+            let executor = Executor::new(secrets);
+            if probe { executor.with_source(source, clock) } else { executor }
+        };
+        let agent = Agent::open(&global.state, library, 1.0, connect).map_err(|error| unusable(&error, global))?;
+        agent.serve().map_err(|error| unusable(&error, global))?;
+        Ok(Self::Local(Box::new(agent), by))
+    }
+
+    /// True if runs are executed by this process.
+    pub(super) const fn is_local(&self) -> bool {
+        matches!(self, Self::Local(..))
+    }
+
+    /// Does something.
+    pub(super) async fn call(&self, operation: Operation) -> Result<Reply, CommandError> {
+        let reply = match self {
+            Self::Remote(client) => client.call(operation).await,
+            Self::Local(agent, by) => agent.handle.call(operation, by.clone()).await,
+        };
+        reply.map_err(CommandError::from)
+    }
+
+    /// The run now, then each change.
+    pub(super) async fn watch(&self, run: RunId) -> Result<mpsc::Receiver<Change>, CommandError> {
+        let changes = match self {
+            Self::Remote(client) => client.watch(run).await,
+            Self::Local(agent, _) => agent.handle.watch(run),
+        };
+        changes.map_err(CommandError::from)
+    }
+
+    /// Leaves all runs as they are, to go on later.
+    pub(super) async fn park(&self) {
+        if let Self::Local(agent, _) = self {
+            agent.park().await;
+        }
+    }
+
+    /// The run that a text stands for: its id, or a unique beginning or end of it.
+    pub(super) async fn run(&self, text: &str) -> Result<RunId, CommandError> {
+        let text = text.to_lowercase();
+        if let Ok(run) = text.parse() {
+            return Ok(run);
+        }
+        let unknown = || CommandError::usage("unknown-run", format!("no run is called `{text}`"));
+        if text.len() < ID_CHARS_MIN {
+            let message = format!("`{text}` is too short for a run id: at least {ID_CHARS_MIN} characters");
+            return Err(CommandError::usage("unknown-run", message));
+        }
+        let mut found = vec![];
+        let mut before = None;
+        loop {
+            let asked = Operation::Runs { filter: Filter::default(), before, limit: PAGE };
+            let Reply::Runs { runs, next } = self.call(asked).await? else { return Err(unknown()) };
+            let fits = |id: &str| id.starts_with(&text) || id.ends_with(&text);
+            found.extend(runs.iter().map(|line| line.run).filter(|run| fits(&run.to_string())));
+            before = next;
+            if before.is_none() {
+                break;
+            }
+        }
+        match found.as_slice() {
+            [run] => Ok(*run),
+            [] => Err(unknown()),
+            several => {
+                let ids: Vec<_> = several.iter().map(ToString::to_string).collect();
+                let message = format!("`{text}` could be any of {}", ids.join(", "));
+                Err(CommandError::usage("ambiguous-run", message))
+            }
+        }
+    }
+}
+
+/// The workflows of the command line's directories, then the built-in ones.
+pub(super) fn library(global: &Global) -> Library {
+    let default = Path::new("workflows");
+    match global.workflows.as_slice() {
+        [] if default.is_dir() => Library::load(&[default.to_owned()]),
+        dirs => Library::load(dirs),
+    }
+}
+
+fn unusable(error: &agent::Error, global: &Global) -> CommandError {
+    let message = match error {
+        agent::Error::Store(store::Error::InUse { pid }) => {
+            format!("{} is in use by process {pid}, which does not answer on its socket", global.state.display())
+        }
+        agent::Error::Directory { source, .. } => format!("{error}: {source}"),
+        agent::Error::Store(_) => error.to_string(),
+    };
+    CommandError { kind: crate::service::operation::ProblemKind::Unusable, failure: Failure::permanent("store", message) }
+}
