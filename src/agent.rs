@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::action::Executor;
+use crate::action::process::Processes;
 use crate::action::secret::Sealer;
 use crate::action::secret::Secrets;
 use crate::definition::Library;
@@ -52,21 +53,23 @@ impl Agent {
     ///
     /// # Errors
     /// Another process has it, it is damaged, of a newer version, or cannot be written.
-    pub fn open(
+    pub async fn open<F: Future<Output = Executor>>(
         state: &Path,
         library: Library,
-        speed: f64,
-        connect: impl FnOnce(Secrets, SharedClock) -> Executor,
+        connect: impl FnOnce(Secrets, SharedClock) -> F,
     ) -> Result<Self, Error> {
         let failed = |what| move |source| Error::Directory { what, dir: state.to_owned(), source };
         std::fs::create_dir_all(state).map_err(failed("cannot create the directory"))?;
         let store: Arc<dyn Store> = Arc::new(SledStore::open(state, &Options::default())?);
         // Time never runs behind what is recorded, whatever the wall clock says after a restart (E7).
         let start = wall_now().max(store.newest()?.unwrap_or_default());
-        let clock: SharedClock = Arc::new(SystemClock::starting_at(start, speed));
+        let clock: SharedClock = Arc::new(SystemClock::starting_at(start, 1.0));
         let sealer =
             Sealer::open_or_create(&state.join("seal.key")).map_err(failed("cannot read the sealing key"))?;
-        let executor = connect(Secrets::new(Some(sealer)), clock.clone());
+        let secrets = Secrets::new(Some(sealer));
+        let processes = Processes::new(&state.join("proc"), secrets.clone(), clock.clone());
+        let processes = processes.map_err(failed("cannot keep the files of programs"))?;
+        let executor = connect(secrets, clock.clone()).await.with_processes(processes);
         let library = Arc::new(library);
         let parts = Parts {
             store: store.clone(),

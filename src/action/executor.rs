@@ -48,6 +48,8 @@ pub trait Extension: Send + Sync {
 #[derive(Default)]
 pub struct Executor {
     cluster: Option<Cluster>,
+    /// Why there is none.
+    no_cluster: Option<Failure>,
     watches: Watches,
     secrets: Secrets,
     processes: Option<Processes>,
@@ -73,6 +75,13 @@ impl Executor {
         self
     }
 
+    /// Without a cluster, and with the reason.
+    #[must_use]
+    pub fn without_cluster(mut self, why: Failure) -> Self {
+        self.no_cluster = Some(why);
+        self
+    }
+
     /// With one more action, written `ext.NAME`.
     #[must_use]
     pub fn with_extension(mut self, name: &str, extension: Arc<dyn Extension>) -> Self {
@@ -89,7 +98,8 @@ impl Executor {
 
     /// The cluster, or that there is none.
     pub fn cluster(&self) -> Result<&Cluster, Failure> {
-        self.cluster.as_ref().ok_or_else(|| Failure::permanent(codes::NO_CLUSTER, "no cluster is configured"))
+        let none = || Failure::permanent(codes::NO_CLUSTER, "no cluster is configured");
+        self.cluster.as_ref().ok_or_else(|| self.no_cluster.clone().unwrap_or_else(none))
     }
 
     /// What resolves and masks secrets.

@@ -77,9 +77,15 @@ pub(super) async fn stopped() {
 async fn leave(session: &Session, run: RunId, printer: &Printer) -> u8 {
     if session.is_local() {
         session.park().await;
-        printer.note(format_args!("{} windrow resume {run}", printer.pick("parked; go on with:", "已挂起；继续执行：")));
+        printer.note(format_args!(
+            "{} windrow resume {run}",
+            printer.pick("parked; go on with:", "已挂起；继续执行：")
+        ));
     } else {
-        let text = printer.pick("the run goes on in the process that owns the store; follow it with:", "运行在后台继续；查看：");
+        let text = printer.pick(
+            "the run goes on in the process that owns the store; follow it with:",
+            "运行在后台继续；查看：",
+        );
         printer.note(format_args!("{text} windrow watch {run}"));
     }
     PARKED
@@ -93,8 +99,9 @@ struct Stop {
 impl Stop {
     fn new() -> Result<Self, CommandError> {
         let kind = tokio::signal::unix::SignalKind::terminate();
-        let terminate = tokio::signal::unix::signal(kind)
-            .map_err(|error| CommandError::unusable("no-signals", format!("cannot listen to signals: {error}")))?;
+        let terminate = tokio::signal::unix::signal(kind).map_err(|error| {
+            CommandError::unusable("no-signals", format!("cannot listen to signals: {error}"))
+        })?;
         Ok(Self { terminate })
     }
 

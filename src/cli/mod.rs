@@ -18,6 +18,8 @@ use crate::cli::printer::Printer;
 
 /// Stack of the threads that evaluate expressions: parsing a deep one takes megabytes in a debug build.
 const STACK: usize = 16 << 20;
+/// Threads for runs: they wait more than they compute.
+const WORKERS: usize = 2;
 
 /// Parses the arguments and runs the command. The exit code is the table of design.md section 6.
 pub fn main() -> u8 {
@@ -31,27 +33,28 @@ pub fn main() -> u8 {
     };
     let printer = Printer::new(args.global.output);
     log(&args);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_stack_size(STACK)
-        .enable_all()
-        .build();
-    let outcome = match runtime {
-        // The command itself runs on a worker, which has the big stack.
-        Ok(runtime) => runtime.block_on(async {
-            let printer = printer.clone();
-            let command = tokio::spawn(async move { commands::run(args, &printer).await });
-            command.await.unwrap_or_else(|_| Err(CommandError::bug()))
-        }),
-        Err(error) => Err(CommandError::unusable("no-runtime", format!("cannot start threads: {error}"))),
-    };
-    match outcome {
+    match run(args, printer.clone()) {
         Ok(code) => code,
         Err(error) => {
             printer.failure(&error);
             error.code()
         }
     }
+}
+
+/// Runs the command on a thread with a big stack, and what it starts on others of the same size.
+fn run(args: Args, printer: Printer) -> Result<u8, CommandError> {
+    let no_threads =
+        |error| CommandError::unusable("no-runtime", format!("cannot start threads: {error}"));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .thread_stack_size(STACK)
+        .enable_all()
+        .build()
+        .map_err(no_threads)?;
+    let command = move || runtime.block_on(commands::run(args, &printer));
+    let thread = std::thread::Builder::new().stack_size(STACK).spawn(command).map_err(no_threads)?;
+    thread.join().unwrap_or_else(|_| Err(CommandError::bug()))
 }
 
 fn log(args: &Args) {

@@ -84,7 +84,11 @@ pub(super) fn asks(view: &Value, printer: &Printer) -> Vec<String> {
     let run = text(&view["id"]);
     let mut lines = vec![];
     for ask in view["asks"].as_array().into_iter().flatten() {
-        lines.push(format!("{} {}", printer.pick("a person is needed:", "需要人工处理："), printer.json_text(&ask["message"])));
+        lines.push(format!(
+            "{} {}",
+            printer.pick("a person is needed:", "需要人工处理："),
+            printer.json_text(&ask["message"])
+        ));
         let unit = unit(&ask["unit"]);
         for (i, choice) in ask["choices"].as_array().into_iter().flatten().enumerate() {
             let word = choice_word(choice);
@@ -116,12 +120,15 @@ fn choice_word(choice: &Value) -> String {
 
 /// The text form of a unit in a view.
 fn unit(unit: &Value) -> String {
-    serde_json::from_value::<crate::engine::unit::UnitId>(unit.clone()).map_or_else(|_| String::new(), |unit| unit.to_string())
+    serde_json::from_value::<crate::engine::unit::UnitId>(unit.clone())
+        .map_or_else(|_| String::new(), |unit| unit.to_string())
 }
 
 /// The last lines: how it ended, why, what is left.
 pub(super) fn ending(view: &Value, printer: &Printer) {
-    let verdict = view["verdict"]["name"].as_str().map_or_else(String::new, |name| format!(", {}: {name}", printer.pick("verdict", "结论")));
+    let verdict = view["verdict"]["name"]
+        .as_str()
+        .map_or_else(String::new, |name| format!(", {}: {name}", printer.pick("verdict", "结论")));
     printer.note(format_args!("{}{verdict}", text(&view["state"])));
     if let Ok(failure) = serde_json::from_value::<Failure>(view["failure"].clone()) {
         printer.note(format_args!("  {}: {}", printer.pick("because", "因为"), failure.message));
@@ -131,10 +138,18 @@ pub(super) fn ending(view: &Value, printer: &Printer) {
         printer.note(format_args!("  {}: {}", printer.pick("left as it is", "未撤销"), text(left)));
     }
     for warning in view["warnings"].as_array().into_iter().flatten() {
-        printer.note(format_args!("  {}: {}", printer.pick("warning", "警告"), text(&warning["failure"]["message"])));
+        printer.note(format_args!(
+            "  {}: {}",
+            printer.pick("warning", "警告"),
+            text(&warning["failure"]["message"])
+        ));
     }
     for debt in view["debts"].as_array().into_iter().flatten() {
-        printer.note(format_args!("  {}: {}", printer.pick("debt", "遗留"), printer.json_text(&debt["what"])));
+        printer.note(format_args!(
+            "  {}: {}",
+            printer.pick("debt", "遗留"),
+            printer.json_text(&debt["what"])
+        ));
     }
     printer.note(format_args!("  windrow show {}", text(&view["id"])));
 }

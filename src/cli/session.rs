@@ -47,13 +47,16 @@ impl Session {
         let library = library(global);
         let source = Source::Kubeconfig { path: global.kubeconfig.clone(), context: global.context.clone() };
         let by = Actor { name: user_name(rustix::process::getuid().as_raw()).into() };
-        // Connecting only reads files: an unreachable cluster fails no command that does not need one.
-        let probe = Cluster::source_is_there(&source);
-        let connect = move |secrets: Secrets, clock: SharedClock| -> Executor {
+        // Connecting only reads files. Without any, everything works that needs no cluster.
+        let connect = |secrets: Secrets, clock: SharedClock| async move {
             let executor = Executor::new(secrets);
-            if probe { executor.with_source(source, clock) } else { executor }
+            match Cluster::connect(source, clock).await {
+                Ok(cluster) => executor.with_cluster(cluster),
+                Err(failure) => executor.without_cluster(failure),
+            }
         };
-        let agent = Agent::open(&global.state, library, 1.0, connect).map_err(|error| unusable(&error, global))?;
+        let agent = Agent::open(&global.state, library, connect).await;
+        let agent = agent.map_err(|error| unusable(&error, global))?;
         agent.serve().map_err(|error| unusable(&error, global))?;
         Ok(Self::Local(Box::new(agent), by))
     }
@@ -135,10 +138,16 @@ pub(super) fn library(global: &Global) -> Library {
 fn unusable(error: &agent::Error, global: &Global) -> CommandError {
     let message = match error {
         agent::Error::Store(store::Error::InUse { pid }) => {
-            format!("{} is in use by process {pid}, which does not answer on its socket", global.state.display())
+            format!(
+                "{} is in use by process {pid}, which does not answer on its socket",
+                global.state.display()
+            )
         }
         agent::Error::Directory { source, .. } => format!("{error}: {source}"),
         agent::Error::Store(_) => error.to_string(),
     };
-    CommandError { kind: crate::service::operation::ProblemKind::Unusable, failure: Failure::permanent("store", message) }
+    CommandError {
+        kind: crate::service::operation::ProblemKind::Unusable,
+        failure: Failure::permanent("store", message),
+    }
 }

@@ -1,51 +1,39 @@
-//! Codes of the failures that the engine itself makes. `windrow explain CODE` tells more about each.
+//! The codes of the failures that the engine itself makes, each with what it means. `windrow explain CODE` prints them.
 
-/// An approval expired.
-pub const APPROVAL_EXPIRED: &str = "approval-expired";
-/// An approval was rejected.
-pub const APPROVAL_REJECTED: &str = "approval-rejected";
-/// `k8s.restore` found another value than the one that this run wrote; made by the executor.
-pub const CHANGED_BY_OTHERS: &str = "changed-by-others";
-/// It cannot be told whether an attempt took effect.
-pub const CANNOT_TELL: &str = "cannot-tell";
-/// The list of a `for_each` is empty.
-pub const EMPTY_LIST: &str = "empty-list";
-/// The list of a `for_each` is too long.
-pub const LIST_TOO_LONG: &str = "list-too-long";
-/// A guard does not hold.
-pub const GUARD_BROKEN: &str = "guard-broken";
-/// Somebody took a lock away.
-pub const LOCK_BROKEN: &str = "lock-broken";
-/// The locks did not come in time.
-pub const LOCK_TIMEOUT: &str = "lock-timeout";
-/// The journal lost a record.
-pub const LOST_RECORD: &str = "lost-record";
-/// A precondition is not met.
-pub const PRECONDITION: &str = "precondition";
-/// A precondition was not met in time.
-pub const PRECONDITION_TIMEOUT: &str = "precondition-timeout";
-/// The run took too long.
-pub const RUN_TIMEOUT: &str = "run-timeout";
-/// The step took too long.
-pub const STEP_TIMEOUT: &str = "step-timeout";
-/// The attempt took too long.
-pub const ATTEMPT_TIMEOUT: &str = "attempt-timeout";
-/// Somebody terminated the run.
-pub const TERMINATED: &str = "terminated";
-/// The step was attempted too often.
-pub const TOO_MANY_ATTEMPTS: &str = "too-many-attempts";
-/// An undo failed.
-pub const UNDO_FAILED: &str = "undo-failed";
-/// The API could not be reached when a deadline came.
-pub const UNOBSERVED: &str = "unobserved";
-/// A verdict says that the step failed.
-pub const VERDICT: &str = "verdict";
-/// A `fail_if` came true.
-pub const FAIL_IF: &str = "fail-if";
-/// A wait made no progress.
-pub const WAIT_STALLED: &str = "wait-stalled";
-/// A wait took too long.
-pub const WAIT_TIMEOUT: &str = "wait-timeout";
+macro_rules! codes {
+    ($($name:ident = $code:literal: $meaning:literal;)*) => {
+        $(#[doc = $meaning] pub const $name: &str = $code;)*
+
+        /// Every code with its meaning.
+        pub const ALL: &[(&str, &str)] = &[$(($code, $meaning)),*];
+    };
+}
+
+codes! {
+    APPROVAL_EXPIRED = "approval-expired": "An approval expired.";
+    APPROVAL_REJECTED = "approval-rejected": "An approval was rejected.";
+    CHANGED_BY_OTHERS = "changed-by-others": "`k8s.restore` found another value than the one that this run wrote; made by the executor.";
+    CANNOT_TELL = "cannot-tell": "It cannot be told whether an attempt took effect.";
+    EMPTY_LIST = "empty-list": "The list of a `for_each` is empty.";
+    LIST_TOO_LONG = "list-too-long": "The list of a `for_each` is too long.";
+    GUARD_BROKEN = "guard-broken": "A guard does not hold.";
+    LOCK_BROKEN = "lock-broken": "Somebody took a lock away.";
+    LOCK_TIMEOUT = "lock-timeout": "The locks did not come in time.";
+    LOST_RECORD = "lost-record": "The journal lost a record.";
+    PRECONDITION = "precondition": "A precondition is not met.";
+    PRECONDITION_TIMEOUT = "precondition-timeout": "A precondition was not met in time.";
+    RUN_TIMEOUT = "run-timeout": "The run took too long.";
+    STEP_TIMEOUT = "step-timeout": "The step took too long.";
+    ATTEMPT_TIMEOUT = "attempt-timeout": "The attempt took too long.";
+    TERMINATED = "terminated": "Somebody terminated the run.";
+    TOO_MANY_ATTEMPTS = "too-many-attempts": "The step was attempted too often.";
+    UNDO_FAILED = "undo-failed": "An undo failed.";
+    UNOBSERVED = "unobserved": "The API could not be reached when a deadline came.";
+    VERDICT = "verdict": "A verdict says that the step failed.";
+    FAIL_IF = "fail-if": "A `fail_if` came true.";
+    WAIT_STALLED = "wait-stalled": "A wait made no progress.";
+    WAIT_TIMEOUT = "wait-timeout": "A wait took too long.";
+}
 
 /// Verdict of the engine's own: time was up.
 pub const TIMEOUT: &str = "timeout";

@@ -168,8 +168,7 @@ impl RunTask {
         let limit = self.time_left(unit);
         let origin = self.origin(unit, attempt);
         if request.uses == ActionKind::Process {
-            drop((origin, limit));
-            return Err(acted(unit, attempt, failed(Failure::permanent("x", "x"))));
+            return Ok(self.start_process(effect, unit, origin, request, limit));
         }
         let (executor, values, unit) = (self.shared.executor.clone(), self.shared.values(), unit.clone());
         Ok(self.spawn(effect, |reporter| async move {
@@ -216,7 +215,7 @@ impl RunTask {
             return Ok(self.observe_extension(effect, unit, attempt));
         }
         if let Some(process) = process {
-            drop(process);
+            return Ok(self.observe_process(effect, unit, attempt, process));
         }
         let values = self.shared.values();
         let plan = self.evaluator(&values).reads_to_prepare(unit).map_err(cannot_tell)?.unwrap_or_default();

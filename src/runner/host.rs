@@ -17,8 +17,13 @@ use crate::engine::Command;
 use crate::engine::Event;
 use crate::engine::RunState;
 use crate::engine::decide::Rejection;
+use crate::engine::event::Actor;
 use crate::engine::event::RunOutcome;
+use crate::engine::event::Trigger;
+use crate::engine::linked;
+use crate::engine::linked::Kind;
 use crate::engine::locks::LockTable;
+use crate::engine::locks::LockView;
 use crate::engine::state::RunStatus;
 use crate::evaluate::Evaluator;
 use crate::evaluate::ReadPlan;
@@ -30,6 +35,7 @@ use crate::journal::store::Append;
 use crate::plan::Plan;
 use crate::plan::WorkflowDigest;
 use crate::runner::Error;
+use crate::runner::Start;
 use crate::runner::observer::Observer;
 use crate::runner::run_task::Mailbox;
 use crate::runner::run_task::Message;
@@ -170,8 +176,48 @@ impl Host {
     }
 
     /// Who holds which lock.
-    pub fn locks(&self) -> Vec<serde_json::Value> {
-        vec![]
+    pub fn locks(&self) -> Vec<LockView> {
+        lock(&self.shared.locks).view()
+    }
+
+    /// Takes a lock away from a run, which then waits for a person.
+    ///
+    /// # Errors
+    /// As [`Host::command`].
+    pub async fn break_lock(
+        &self,
+        run: RunId,
+        key: Arc<str>,
+        by: Actor,
+        reason: String,
+    ) -> Result<(), Error> {
+        self.command(run, Command::BreakLock { key: key.clone(), by, reason }).await?;
+        let freed = lock(&self.shared.locks).break_lock(&key);
+        for next in freed.into_iter().flat_map(|(_, runs)| runs) {
+            self.shared.grant(next);
+        }
+        Ok(())
+    }
+
+    /// The start of a run that continues, or undoes, one that is over (E11).
+    ///
+    /// # Errors
+    /// The run is not over, or there is nothing to do.
+    pub fn linked(&self, run: RunId, kind: Kind, by: Actor) -> Result<Start, Error> {
+        let (plan, state) = self.load(run)?;
+        let inherited = linked::inherited(&plan, &state, kind)?;
+        Ok(Start {
+            plan,
+            inputs: state.created.inputs.as_ref().clone(),
+            trigger: match kind {
+                Kind::Retry => Trigger::Retry(run),
+                Kind::Rollback => Trigger::Rollback(run),
+            },
+            by,
+            key: None,
+            inherited: Some(Box::new(inherited)),
+            id: None,
+        })
     }
 
     /// Waits until a run is over.
@@ -406,7 +452,23 @@ impl Shared {
 
     /// Who holds what, from the index: locks are part of the records of the runs that hold them (E8).
     fn rebuild_locks(&self) -> Result<(), store::Error> {
-        *lock(&self.locks) = LockTable::default();
+        let mut table = LockTable::default();
+        let mut open = self.store.open_runs()?;
+        // Those that hold come before those that wait, and those in the order in which they came.
+        open.sort_by_key(|line| (line.status == RunStatus::Queued, line.run));
+        for line in open.iter().filter(|line| !line.locks.is_empty()) {
+            let owner = line.root.unwrap_or(line.run);
+            match line.status {
+                RunStatus::Queued => {
+                    // It was queued before: the same table queues it again.
+                    if let Err(error) = table.request(line.run, owner, &line.locks, true) {
+                        tracing::error!(run = %line.run, %error, "a run cannot queue for its locks again");
+                    }
+                }
+                _ => table.restore(line.run, owner, &line.locks),
+            }
+        }
+        *lock(&self.locks) = table;
         Ok(())
     }
 
@@ -415,10 +477,13 @@ impl Shared {
         self.forget(run.id);
         self.updates.publish_end(run.id, run.status());
         let granted = lock(&self.locks).release(run.id);
-        for next in granted {
-            let (reply, _) = oneshot::channel();
-            self.deliver(next, Message::Request(Command::GrantLocks, reply));
-        }
+        granted.into_iter().for_each(|next| self.grant(next));
+    }
+
+    /// Tells a run that its turn has come.
+    fn grant(self: &Arc<Self>, run: RunId) {
+        let (reply, _) = oneshot::channel();
+        self.deliver(run, Message::Request(Command::GrantLocks, reply));
     }
 
     /// Ends the actor of a run that has nothing to do, unless a message came in the meantime. True if it may end.

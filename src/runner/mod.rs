@@ -10,6 +10,7 @@ mod effects;
 pub mod host;
 mod index;
 mod observer;
+mod program;
 mod recover;
 mod run_task;
 pub mod start;

@@ -129,14 +129,22 @@ impl Host {
 
     /// Takes or queues for the locks of a new run; true if it has them all.
     fn request_locks(&self, id: RunId, created: &Created, at_once: bool) -> Result<bool, Error> {
-        let owner = match &created.trigger {
-            Trigger::Parent { root, .. } => *root,
-            Trigger::Manual | Trigger::Retry(_) | Trigger::Rollback(_) => id,
-        };
+        if created.locks.is_empty() {
+            return Ok(true);
+        }
+        let owner = owner_of(id, &created.trigger);
         lock(&self.shared.locks)
             .request(id, owner, &created.locks, at_once)
             .map(|grant| grant == Grant::Now)
             .map_err(|refusal| Error::Refused(Failure::retryable(codes::LOCK_HELD, refusal.to_string())))
+    }
+}
+
+/// The root of a run's tree, which owns the locks of the whole tree (E8).
+pub(super) fn owner_of(run: RunId, trigger: &Trigger) -> RunId {
+    match trigger {
+        Trigger::Parent { root, .. } => *root,
+        Trigger::Manual | Trigger::Retry(_) | Trigger::Rollback(_) => run,
     }
 }
 

@@ -17,6 +17,7 @@ use crate::engine::Command;
 use crate::engine::event::Actor;
 use crate::engine::event::Trigger;
 use crate::engine::linked::Kind;
+use crate::engine::locks::LockView;
 use crate::engine::state::RunStatus;
 use crate::failure::Failure;
 use crate::id::RunId;
@@ -65,6 +66,10 @@ impl Handle {
                 self.start(&workflow, &Value::Object(inputs), key, by).await
             }
             Operation::Resume { run } => self.resume(run).await,
+            Operation::Command { run, verb: Verb::BreakLock { key, reason } } => {
+                self.host.break_lock(run, key, by, reason).await?;
+                Ok(Reply::Done)
+            }
             Operation::Command { run, verb } => {
                 self.host.command(run, command(verb, by)?).await?;
                 Ok(Reply::Done)
@@ -77,7 +82,16 @@ impl Handle {
                 self.host.pause_all(paused).await.map_err(Error::from)?;
                 Ok(Reply::Done)
             }
-            Operation::Locks => Ok(Reply::Rows { rows: self.host.locks() }),
+            Operation::Locks => {
+                let row =
+                    |lock: &LockView| json!({ "key": lock.key, "holder": lock.holder, "queue": lock.queue });
+                Ok(Reply::Rows { rows: self.host.locks().iter().map(row).collect() })
+            }
+            Operation::Find { key } => {
+                let run = self.store.run_of_key(&key).map_err(Error::from)?;
+                let line = run.map(|run| self.store.summary(run)).transpose().map_err(Error::from)?.flatten();
+                Ok(Reply::Found { run, status: line.map(|line| line.status) })
+            }
             Operation::Debts => self.debts(),
         }
     }
@@ -164,8 +178,8 @@ impl Handle {
 
     /// A new run that continues, or undoes, a terminal one (E11).
     async fn link(&self, run: RunId, kind: Kind, by: Actor) -> Result<Reply, Problem> {
-        drop((run, kind, by));
-        Ok(Reply::Done)
+        let start = self.host.linked(run, kind, by)?;
+        Ok(Reply::Started { run: self.host.start(start).await? })
     }
 
     fn show(&self, run: RunId, events: bool) -> Result<Reply, Problem> {

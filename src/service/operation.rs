@@ -7,6 +7,7 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::engine::ask::Choice;
+use crate::engine::state::RunStatus;
 use crate::failure::Failure;
 use crate::id::RunId;
 use crate::id::Seq;
@@ -77,6 +78,11 @@ pub enum Operation {
     Locks,
     /// What is left of runs.
     Debts,
+    /// The run that was started with a key.
+    Find {
+        /// The key.
+        key: Arc<str>,
+    },
 }
 
 /// What can be done to one run.
@@ -141,6 +147,13 @@ pub enum Reply {
     Run {
         /// The view.
         view: Value,
+    },
+    /// What is known of a key.
+    Found {
+        /// The run that was started with it.
+        run: Option<RunId>,
+        /// Its state.
+        status: Option<RunStatus>,
     },
     /// Locks or debts, one object each.
     Rows {

@@ -39,7 +39,9 @@ pub(super) fn workflows(global: &Global, printer: &Printer) -> Result<u8, Comman
             let inputs: serde_json::Map<String, Value> = workflow
                 .inputs
                 .iter()
-                .map(|(name, input)| (name.clone(), json!({ "description": input.description, "default": input.default })))
+                .map(|(name, input)| {
+                    (name.clone(), json!({ "description": input.description, "default": input.default }))
+                })
                 .collect();
             json!({ "name": workflow.name, "title": workflow.title, "description": workflow.description, "inputs": inputs })
         };
@@ -66,7 +68,9 @@ pub(super) fn validate(global: &Global, paths: &[PathBuf], printer: &Printer) ->
     let diagnostics = library.diagnostics();
     let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
     if printer.is_json() {
-        printer.json(&diagnostics.iter().map(|diagnostic| diagnostic.view(library.sources())).collect::<Vec<_>>());
+        printer.json(
+            &diagnostics.iter().map(|diagnostic| diagnostic.view(library.sources())).collect::<Vec<_>>(),
+        );
     } else {
         for diagnostic in diagnostics {
             printer.note(diagnostic.render(library.sources(), printer.has_colour()));
@@ -92,8 +96,8 @@ pub(super) fn graph(
     let library = library(global);
     let plan = planned(&library, workflow)?;
     printer.data(match format {
-        Notation::Dot => plan::draw::dot(&plan.workflow),
-        Notation::Mermaid => plan::draw::mermaid(&plan.workflow),
+        Notation::Dot => plan::draw::dot(&plan),
+        Notation::Mermaid => plan::draw::mermaid(&plan),
     });
     Ok(0)
 }
@@ -128,6 +132,6 @@ pub(super) fn print_plan(
 }
 
 pub(super) fn schema(printer: &Printer) -> Result<u8, CommandError> {
-    printer.json(&crate::definition::schema::schema());
+    printer.json(&crate::definition::schema::workflow_schema());
     Ok(0)
 }

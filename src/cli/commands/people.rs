@@ -23,7 +23,11 @@ pub(super) async fn cancel(global: &Global, what: Reasoned, printer: &Printer) -
     say_and_follow(global, &what.run, Verb::Cancel { reason: what.reason }, printer).await
 }
 
-pub(super) async fn terminate(global: &Global, what: Reasoned, printer: &Printer) -> Result<u8, CommandError> {
+pub(super) async fn terminate(
+    global: &Global,
+    what: Reasoned,
+    printer: &Printer,
+) -> Result<u8, CommandError> {
     let reason = what.reason.ok_or_else(|| {
         CommandError::usage("no-reason", "terminate leaves things as they are: say why with --reason")
     })?;
@@ -64,7 +68,10 @@ fn answer(words: &[String]) -> Result<(Option<String>, Choice), CommandError> {
         all => (None, all),
     };
     let wrong = || {
-        CommandError::usage("bad-answer", "an answer is done, retry, wait DURATION, skip, rollback or fail, after the step if several ask")
+        CommandError::usage(
+            "bad-answer",
+            "an answer is done, retry, wait DURATION, skip, rollback or fail, after the step if several ask",
+        )
     };
     Ok((step, choice(words).ok_or_else(wrong)?))
 }
@@ -107,7 +114,9 @@ pub(super) async fn note(
 pub(super) async fn debts(global: &Global, what: Debts, printer: &Printer) -> Result<u8, CommandError> {
     let session = Session::open(global).await?;
     if let Some(DebtAction::Close { debt, reason }) = what.action {
-        let wrong = || CommandError::usage("bad-debt", format!("`{debt}` is not RUN/NUMBER as `windrow debts` lists it"));
+        let wrong = || {
+            CommandError::usage("bad-debt", format!("`{debt}` is not RUN/NUMBER as `windrow debts` lists it"))
+        };
         let (run, id) = debt.split_once('/').ok_or_else(wrong)?;
         let id = id.parse().map_err(|_| wrong())?;
         let run = session.run(run).await?;
@@ -121,7 +130,12 @@ pub(super) async fn debts(global: &Global, what: Debts, printer: &Printer) -> Re
     }
     for row in &rows {
         let what = printer.json_text(&row["debt"]["what"]);
-        printer.data(format_args!("{}/{}  {:<18} {what}", text(&row["run"]), row["debt"]["id"], text(&row["workflow"])));
+        printer.data(format_args!(
+            "{}/{}  {:<18} {what}",
+            text(&row["run"]),
+            row["debt"]["id"],
+            text(&row["workflow"])
+        ));
     }
     Ok(0)
 }
@@ -130,10 +144,11 @@ pub(super) async fn locks(global: &Global, what: Locks, printer: &Printer) -> Re
     let session = Session::open(global).await?;
     let Reply::Rows { rows } = session.call(Operation::Locks).await? else { return Err(CommandError::bug()) };
     if let Some(LockAction::Break { key, reason }) = what.action {
-        let holder = rows.iter().find(|row| row["key"] == key.as_str()).and_then(|row| row["holder"].as_str());
-        let run: RunId = holder.and_then(|run| run.parse().ok()).ok_or_else(|| {
-            CommandError::usage("no-such-lock", format!("nobody holds the lock `{key}`"))
-        })?;
+        let holder =
+            rows.iter().find(|row| row["key"] == key.as_str()).and_then(|row| row["holder"].as_str());
+        let run: RunId = holder
+            .and_then(|run| run.parse().ok())
+            .ok_or_else(|| CommandError::usage("no-such-lock", format!("nobody holds the lock `{key}`")))?;
         session.call(Operation::Command { run, verb: Verb::BreakLock { key: key.into(), reason } }).await?;
         return Ok(0);
     }
@@ -143,14 +158,23 @@ pub(super) async fn locks(global: &Global, what: Locks, printer: &Printer) -> Re
     }
     for row in &rows {
         let waiting: Vec<String> = row["queue"].as_array().into_iter().flatten().map(text).collect();
-        let waiting = if waiting.is_empty() { String::new() } else { format!("  {} {}", printer.pick("wanted by", "排队："), waiting.join(", ")) };
+        let waiting = if waiting.is_empty() {
+            String::new()
+        } else {
+            format!("  {} {}", printer.pick("wanted by", "排队："), waiting.join(", "))
+        };
         printer.data(format_args!("{:<40} {}{waiting}", text(&row["key"]), text(&row["holder"])));
     }
     Ok(0)
 }
 
 /// Says something to a run that lets it go on; without another process that executes it, this one does.
-async fn say_and_follow(global: &Global, run: &str, verb: Verb, printer: &Printer) -> Result<u8, CommandError> {
+async fn say_and_follow(
+    global: &Global,
+    run: &str,
+    verb: Verb,
+    printer: &Printer,
+) -> Result<u8, CommandError> {
     let session = Session::open(global).await?;
     let run = session.run(run).await?;
     session.call(Operation::Command { run, verb }).await?;

@@ -34,7 +34,9 @@ pub(super) async fn rehearse(global: &Global, what: Rehearse, printer: &Printer)
         }
         let (view, judgement) = one(&library, &workflow, &case, &what, printer).await?;
         report(&case, &judgement, printer);
-        rows.push(json!({ "workflow": workflow.name, "case": case.name, "run": view, "judgement": judgement }));
+        rows.push(
+            json!({ "workflow": workflow.name, "case": case.name, "run": view, "judgement": judgement }),
+        );
     }
     if printer.is_json() {
         printer.json(&rows);
@@ -42,7 +44,13 @@ pub(super) async fn rehearse(global: &Global, what: Rehearse, printer: &Printer)
     let passed = |row: &Value| row["judgement"]["mismatches"].as_array().is_some_and(Vec::is_empty);
     let failed = rows.iter().filter(|row| !passed(row)).count();
     if rows.len() > 1 {
-        printer.note(format_args!("{} {}, {} {}", rows.len() - failed, printer.pick("as expected", "符合预期"), failed, printer.pick("not", "不符合")));
+        printer.note(format_args!(
+            "{} {}, {} {}",
+            rows.len() - failed,
+            printer.pick("as expected", "符合预期"),
+            failed,
+            printer.pick("not", "不符合")
+        ));
     }
     Ok(if failed == 0 { 0 } else { crate::cli::error::BAD_ROWS })
 }

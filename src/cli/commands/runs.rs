@@ -69,7 +69,11 @@ pub(super) async fn go_on(session: &Session, run: RunId, printer: &Printer) -> R
     follow(session, run, printer).await
 }
 
-pub(super) async fn resume(global: &Global, run: Option<&str>, printer: &Printer) -> Result<u8, CommandError> {
+pub(super) async fn resume(
+    global: &Global,
+    run: Option<&str>,
+    printer: &Printer,
+) -> Result<u8, CommandError> {
     let session = Session::open(global).await?;
     let Some(text) = run else {
         let filter = Filter { open: true, ..Filter::default() };
@@ -111,7 +115,11 @@ pub(super) async fn list(global: &Global, what: Runs, printer: &Printer) -> Resu
     }
     for line in &runs {
         let held = line.held_reason.as_deref().unwrap_or_default();
-        let debts = if line.debts > 0 { format!("  {}: {}", printer.pick("debts", "遗留"), line.debts) } else { String::new() };
+        let debts = if line.debts > 0 {
+            format!("  {}: {}", printer.pick("debts", "遗留"), line.debts)
+        } else {
+            String::new()
+        };
         let created = line.created_at.to_string();
         printer.data(format_args!(
             "{}  {:<19}  {:<18} {:<12} {held}{debts}",

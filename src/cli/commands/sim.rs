@@ -15,7 +15,8 @@ pub(super) async fn sim(what: Sim, printer: &Printer) -> Result<u8, CommandError
     let known = sim::list_faults();
     if what.list_faults {
         if printer.is_json() {
-            let rows: Vec<_> = known.iter().map(|f| serde_json::json!({ "name": f.name, "about": f.about })).collect();
+            let rows: Vec<_> =
+                known.iter().map(|f| serde_json::json!({ "name": f.name, "about": f.about })).collect();
             printer.json(&rows);
         } else {
             known.iter().for_each(|fault| printer.data(format_args!("{:<24} {}", fault.name, fault.about)));
@@ -29,7 +30,8 @@ pub(super) async fn sim(what: Sim, printer: &Printer) -> Result<u8, CommandError
     let clock = Arc::new(SystemClock::at_speed(what.speed));
     let cluster = sim::Cluster::start(options, clock)
         .map_err(|error| CommandError::usage("rehearsal-setup", with_sources(&error)))?;
-    let listening = |error| CommandError::unusable("listen", format!("cannot listen on {}: {error}", what.listen));
+    let listening =
+        |error| CommandError::unusable("listen", format!("cannot listen on {}: {error}", what.listen));
     let listener = TcpListener::bind(what.listen).await.map_err(listening)?;
     let address = listener.local_addr().map_err(listening)?;
     if let Some(file) = &what.kubeconfig_out {
@@ -53,12 +55,16 @@ fn options(what: &Sim, known: &[sim::world::Fault]) -> Result<sim::Options, Comm
     let fault = |name: &String| {
         let found = known.iter().find(|fault| fault.name == name).copied();
         found.ok_or_else(|| {
-            CommandError::usage("unknown-fault", format!("there is no fault `{name}`; see `windrow sim --list-faults`"))
+            CommandError::usage(
+                "unknown-fault",
+                format!("there is no fault `{name}`; see `windrow sim --list-faults`"),
+            )
         })
     };
     let fixture = |file: &std::path::PathBuf| {
-        std::fs::read_to_string(file)
-            .map_err(|error| CommandError::usage("fixture", format!("cannot read {}: {error}", file.display())))
+        std::fs::read_to_string(file).map_err(|error| {
+            CommandError::usage("fixture", format!("cannot read {}: {error}", file.display()))
+        })
     };
     Ok(sim::Options {
         seed: what.seed,
