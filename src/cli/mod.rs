@@ -6,6 +6,7 @@ pub mod error;
 mod explain;
 mod follow;
 mod live;
+mod outline;
 pub mod printer;
 mod render;
 mod session;
@@ -44,8 +45,7 @@ pub fn main() -> u8 {
 
 /// Runs the command on a thread with a big stack, and what it starts on others of the same size.
 fn run(args: Args, printer: Printer) -> Result<u8, CommandError> {
-    let no_threads =
-        |error| CommandError::unusable("no-runtime", format!("cannot start threads: {error}"));
+    let no_threads = |error| CommandError::unusable("no-runtime", format!("cannot start threads: {error}"));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .thread_stack_size(STACK)

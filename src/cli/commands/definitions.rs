@@ -120,13 +120,11 @@ pub(super) fn print_plan(
     printer: &Printer,
 ) -> Result<(), CommandError> {
     let plan = planned(library, name)?;
-    let outline = plan::explain::outline(&plan, inputs);
+    let explained = plan.explain(inputs);
     if printer.is_json() {
-        printer.json(&outline);
-        return Ok(());
-    }
-    for line in outline.lines(|text| printer.text(text).to_owned()) {
-        printer.data(line);
+        printer.json(&explained);
+    } else {
+        crate::cli::outline::print(&explained, 0, printer);
     }
     Ok(())
 }

@@ -48,8 +48,7 @@ pub(super) fn store(global: &Global, action: StoreAction, printer: &Printer) -> 
 
 /// What a check found; the exit code that says it.
 fn print(report: &Report, printer: &Printer) -> u8 {
-    let finding =
-        |finding: &Finding| json!({ "run": finding.run, "what": finding.what });
+    let finding = |finding: &Finding| json!({ "run": finding.run, "what": finding.what });
     if printer.is_json() {
         printer.json(&json!({
             "runs": report.runs,
