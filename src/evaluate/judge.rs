@@ -118,10 +118,11 @@ impl Evaluator<'_> {
                         Some((u16::try_from(position).unwrap_or(u16::MAX), text, Some(evidence)));
                     break;
                 }
-                Ok(false) => note(
-                    &mut report.reason,
-                    &format!("{}: `{}` is false", verdict.name, verdict.when.source()),
-                ),
+                // What must become true says why it is not over; what must not, says nothing while it is not.
+                Ok(false) if verdict.outcome == Outcome::Succeed => {
+                    note(&mut report.reason, &format!("`{}` is not true yet", verdict.when.source()));
+                }
+                Ok(false) => {}
                 Err(error) => {
                     let text = format!("{}: {error} in `{}`", verdict.name, verdict.when.source());
                     note(&mut report.reason, &text);

@@ -82,7 +82,11 @@ impl Evaluator<'_> {
 
     fn try_prepare(&self, unit: &UnitId, readings: &Readings) -> Result<Prepared, Failure> {
         let step = self.step(&unit.block)?;
-        let mut scope = self.unit_scope(step, unit, readings, &BTreeMap::new(), wanted_to_prepare(step))?;
+        let mut wanted = wanted_to_prepare(step);
+        if let Some(target) = self.target_of(unit, step) {
+            wanted.extend(wanted_by_target(target));
+        }
+        let mut scope = self.unit_scope(step, unit, readings, &BTreeMap::new(), wanted)?;
         if asks_when(unit) && unit.block.undo.is_some() && !self.applies(step, &scope)? {
             return Ok(Preparation::Skip { debt: self.else_debt(step, &scope) }.into());
         }
