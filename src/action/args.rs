@@ -49,7 +49,7 @@ pub struct Create {
     pub manifest: Value,
 }
 
-/// `k8s.delete` of one object.
+/// `k8s.delete` of one object, or of each that a list target binds.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Delete {

@@ -1,13 +1,13 @@
 //! What the cluster itself says about an object that does not get on: texts for the knowledge files (L5).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::action::k8s::client::Cluster;
 use crate::action::k8s::read;
-use crate::action::k8s::read::Found;
 use crate::action::request::ObjectRef;
 use crate::action::request::Selector;
 use crate::failure::Failure;
@@ -60,10 +60,8 @@ pub async fn events_of(cluster: &Cluster, object: &Value) -> Result<Vec<Value>, 
         select: Selector::Match { labels: None, fields: Some(format!("involvedObject.uid={uid}")) },
         optional: true,
     };
-    match read::read(cluster, &target).await? {
-        Found::Many(events) => Ok(events.iter().map(|event| event.as_ref().clone()).collect()),
-        Found::One(_) => Ok(vec![]),
-    }
+    let events = read::read(cluster, &target).await?.into_objects();
+    Ok(events.into_iter().map(Arc::unwrap_or_clone).collect())
 }
 
 fn is_new(object: &Value, server_now: Timestamp) -> bool {

@@ -353,3 +353,175 @@ fn find_kind(list: &Value, group: &str, version: &str, kind: &str) -> Option<Kin
         namespaced: found.get("namespaced").and_then(Value::as_bool)?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use serde_json::json;
+    use tokio::io::AsyncReadExt;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+    use tower::BoxError;
+
+    use super::*;
+    use crate::failure::FailureClass;
+    use crate::time::SystemClock;
+
+    fn cluster(
+        answer: impl Fn(&str) -> http::Response<Body> + Send + Sync + 'static,
+        clock: SharedClock,
+    ) -> (Cluster, Arc<AtomicUsize>) {
+        let count = Arc::new(AtomicUsize::new(0));
+        let (counter, answer) = (Arc::clone(&count), Arc::new(answer));
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            let answer = Arc::clone(&answer);
+            async move { Ok::<_, BoxError>(answer(request.uri().path())) }
+        });
+        (Cluster::of_client(Client::new(service, "default"), clock), count)
+    }
+
+    fn text(code: u16, body: &str) -> http::Response<Body> {
+        let body = Body::from(body.as_bytes().to_vec());
+        http::Response::builder().status(code).body(body).expect("a response")
+    }
+
+    fn clock() -> SharedClock {
+        Arc::new(SystemClock::new())
+    }
+
+    #[tokio::test]
+    async fn a_kind_is_found_by_its_exact_name_once() {
+        let list = json!({"resources": [
+            {"name": "virtualmachines/status", "kind": "VirtualMachine", "namespaced": true},
+            {"name": "virtualmachines", "kind": "VirtualMachine", "namespaced": true, "shortNames": ["vm"]},
+        ]});
+        let (cluster, count) = cluster(move |_| text(200, &list.to_string()), clock());
+        for _ in 0..2 {
+            let kind = cluster.kind("kubevirt.io/v1", "VirtualMachine").await.expect("known");
+            assert_eq!(
+                kind.path("kubevirt.io/v1", Some("n")),
+                "/apis/kubevirt.io/v1/namespaces/n/virtualmachines"
+            );
+        }
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+        for other in ["vm", "virtualmachines", "virtualmachine", ""] {
+            let failure = cluster.kind("kubevirt.io/v1", other).await.expect_err(other);
+            assert_eq!(
+                (failure.class, failure.code.as_str()),
+                (FailureClass::Permanent, codes::UNKNOWN_KIND)
+            );
+        }
+        for api in ["", "a/b/c", "../x", "kubevirt.io/"] {
+            assert_eq!(cluster.kind(api, "X").await.expect_err(api).code, codes::UNKNOWN_KIND, "{api}");
+        }
+        assert_eq!(count.load(Ordering::SeqCst), 5, "what is no apiVersion is not asked for");
+    }
+
+    #[tokio::test]
+    async fn only_the_server_can_say_that_it_does_not_know_a_group() {
+        let rows = [
+            (404, "404 page not found\n", codes::UNKNOWN_KIND),
+            (404, "<html>not found</html>", codes::BAD_ANSWER),
+            (503, "service unavailable", codes::UNAVAILABLE),
+            (200, "<html>welcome</html>", codes::BAD_ANSWER),
+        ];
+        for (code, body, expected) in rows {
+            let (cluster, _) = cluster(move |_| text(code, body), clock());
+            assert_eq!(cluster.kind("x.io/v1", "X").await.expect_err(body).code, expected, "{body}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_servers_clock_is_read_from_its_date() {
+        let now: Timestamp = "2026-11-06T08:49:37Z".parse().expect("RFC 3339");
+        let ours = SystemClock::starting_at(now, 1.0);
+        let answer = |_: &str| {
+            let mut answer = text(200, r#"{"metadata": {"uid": "u-1"}}"#);
+            let date = http::HeaderValue::from_static("Fri, 06 Nov 2026 08:54:37 GMT");
+            answer.headers_mut().insert(http::header::DATE, date);
+            answer
+        };
+        let (cluster, _) = cluster(answer, Arc::new(ours));
+        assert_eq!(cluster.uid().await.as_deref(), Ok("u-1"));
+        let ahead = cluster.server_now().since(now);
+        assert!(ahead >= Duration::from_mins(5) && ahead < Duration::from_mins(6), "{ahead:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_does_not_come_is_unknown_for_a_write_only() {
+        let service =
+            tower::service_fn(|_: http::Request<Body>| std::future::pending::<Result<_, BoxError>>());
+        let client = Client::new::<_, Body, _>(service, "default");
+        let cluster = Cluster::of_client(client, clock());
+        for (intent, class) in
+            [(Intent::Read, FailureClass::Retryable), (Intent::Write, FailureClass::Unknown)]
+        {
+            let ask = Ask { intent, limit: READ_TIMEOUT, what: "x".into() };
+            let failure = cluster.json(get("/x").expect("a request"), &ask).await.expect_err("silence");
+            assert_eq!((failure.class, failure.code.as_str()), (class, codes::TIMEOUT));
+        }
+    }
+
+    /// A server that knows one token and counts what it is asked.
+    async fn guarded(token: &'static str) -> (u16, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let count = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&count);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                counter.fetch_add(1, Ordering::SeqCst);
+                let mut asked = vec![];
+                while !asked.ends_with(b"\r\n\r\n") {
+                    asked.push(stream.read_u8().await.expect("a request"));
+                }
+                let knows = String::from_utf8_lossy(&asked).contains(token);
+                let (status, body) =
+                    if knows { ("200 OK", r#"{"metadata":{"uid":"u"}}"#) } else { ("401 No", "{}") };
+                let length = body.len();
+                let answer = format!(
+                    "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+                );
+                stream.write_all(answer.as_bytes()).await.expect("written");
+            }
+        });
+        (port, count)
+    }
+
+    fn kubeconfig(port: u16, token: &str) -> String {
+        let server = format!("http://127.0.0.1:{port}");
+        let named = |what: &str, value: Value| json!([{"name": "a", what: value}]);
+        json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "a",
+            "clusters": named("cluster", json!({"server": server})),
+            "users": named("user", json!({"token": token})),
+            "contexts": named("context", json!({"cluster": "a", "user": "a"})),
+        })
+        .to_string()
+    }
+
+    #[tokio::test]
+    async fn rotated_credentials_are_loaded_again_once() {
+        let (port, count) = guarded("second-token").await;
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let write = |token| std::fs::write(file.path(), kubeconfig(port, token)).expect("written");
+        write("first-token");
+        let source = Source::Kubeconfig { path: Some(file.path().to_owned()), context: Some("a".into()) };
+        let cluster = Cluster::connect(source, clock()).await.expect("a configuration");
+        assert_eq!(cluster.uid().await.expect_err("refused").code, codes::UNAUTHORIZED);
+        assert_eq!(count.load(Ordering::SeqCst), 2, "asked again once, not for ever");
+        write("second-token");
+        assert_eq!(cluster.uid().await.as_deref(), Ok("u"));
+        assert_eq!(count.load(Ordering::SeqCst), 4);
+    }
+
+    #[tokio::test]
+    async fn a_configuration_that_cannot_be_used_says_why() {
+        let missing = Source::Kubeconfig { path: Some("/no/such/kubeconfig".into()), context: None };
+        let failure = Cluster::connect(missing, clock()).await.expect_err("missing");
+        assert_eq!(failure.code, codes::CONFIGURATION);
+        assert!(failure.message.contains("/no/such/kubeconfig"), "{}", failure.message);
+    }
+}

@@ -7,6 +7,7 @@ use crate::action::args;
 use crate::action::args::Propagation;
 use crate::action::codes;
 use crate::action::k8s::changes::Change;
+use crate::action::k8s::read;
 use crate::action::k8s::site::JSON;
 use crate::action::k8s::site::Place;
 use crate::action::k8s::site::Site;
@@ -14,6 +15,7 @@ use crate::action::k8s::site::version_of;
 use crate::action::request::Answer;
 use crate::action::request::ObjectRef;
 use crate::action::request::Request;
+use crate::action::request::Selector;
 use crate::failure::Failure;
 
 /// The change that a creation is: the whole object was not there.
@@ -29,13 +31,16 @@ pub(crate) fn created_uid(change: &Change) -> Option<&str> {
 }
 
 impl Site<'_> {
-    /// Deletes the target, if it is still the one that was read.
+    /// Deletes the target, if it is still the one that was read, or each object that the target binds now.
     pub(crate) async fn delete(
         &self,
         target: &ObjectRef,
         request: &Request,
         args: &args::Delete,
     ) -> Result<Answer, Failure> {
+        if !matches!(target.select, Selector::Name(_)) {
+            return self.delete_each(target, args).await;
+        }
         let place = self.place(target).await?;
         let before = match request.object.as_ref().filter(|object| object.is_object()) {
             Some(object) => Some(object.clone()),
@@ -50,6 +55,33 @@ impl Site<'_> {
             )
         })?;
         self.delete_exactly(&place, &before, uid, args).await
+    }
+
+    async fn delete_each(&self, target: &ObjectRef, args: &args::Delete) -> Result<Answer, Failure> {
+        if args.uid.is_some() {
+            return Err(Failure::permanent(
+                codes::BAD_REQUEST,
+                "`uid` is for one object, and the target is a list",
+            ));
+        }
+        let mut gone = vec![];
+        for object in read::read(self.cluster, target).await?.into_objects() {
+            let text = |key: &str| object.pointer(key).and_then(Value::as_str).map(str::to_owned);
+            let (Some(name), Some(uid)) = (text("/metadata/name"), text("/metadata/uid")) else { continue };
+            let one = ObjectRef {
+                namespace: text("/metadata/namespace"),
+                all_namespaces: false,
+                select: Selector::Name(name),
+                ..target.clone()
+            };
+            let place = self.place(&one).await?;
+            if let Answer::Done { changed: true, .. } =
+                self.delete_exactly(&place, &object, &uid, args).await?
+            {
+                gone.push(uid);
+            }
+        }
+        Ok(Answer::done(!gone.is_empty(), json!({"uids": gone})))
     }
 
     /// Deletes the object with that uid. Nothing is changed if it is gone, or another has taken its name.

@@ -36,6 +36,14 @@ pub enum Found {
 }
 
 impl Found {
+    /// The objects that there are.
+    pub fn into_objects(self) -> Vec<Arc<Value>> {
+        match self {
+            Self::One(object) => object.into_iter().collect(),
+            Self::Many(objects) => objects,
+        }
+    }
+
     /// As one value: the object or null, or a list.
     pub fn into_value(self) -> Value {
         match self {

@@ -18,6 +18,7 @@ use crate::action::request::ATTEMPT_TIMEOUT_DEFAULT;
 use crate::action::request::Answer;
 use crate::action::request::ObjectRef;
 use crate::action::request::Request;
+use crate::action::request::Selector;
 use crate::definition::model::ActionKind;
 use crate::failure::Failure;
 use crate::failure::FailureClass;
@@ -256,6 +257,21 @@ async fn a_delete_names_the_uid_and_forgives_absence() {
     let (answer, _) =
         exchange(vec![mismatch(), Ok((200, web("Halted", "2")))], &delete(Some(web("Halted", "1")))).await;
     assert_eq!(answer.expect_err("the same object").code, codes::CONFLICT);
+}
+
+#[tokio::test]
+async fn a_delete_of_a_list_deletes_each_by_its_uid() {
+    let item = |name: &str, uid: &str| json!({"metadata": {"name": name, "namespace": "n", "uid": uid}});
+    let list =
+        json!({"kind": "VirtualMachineList", "metadata": {}, "items": [item("a", "u1"), item("b", "u2")]});
+    let mut delete = request(ActionKind::K8sDelete, None, json!({}));
+    let by_label = Selector::Match { labels: Some("app=x".into()), fields: None };
+    delete.target = Some(ObjectRef { select: by_label, all_namespaces: true, ..vm("") });
+    let gone = Ok((404, absent("virtualmachines", "b")));
+    let (answer, sent) = exchange(vec![Ok((200, list)), Ok((200, json!({}))), gone], &delete).await;
+    assert!(sent.starts_with("DELETE /apis/kubevirt.io/v1/namespaces/n/virtualmachines/b?"), "{sent}");
+    assert!(sent.contains(r#""uid":"u2""#), "{sent}");
+    assert_eq!(answer, Ok(Answer::done(true, json!({"uids": ["u1"]}))), "the second was gone already");
 }
 
 #[tokio::test]

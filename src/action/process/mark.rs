@@ -57,10 +57,10 @@ impl Mark {
     pub(super) fn signal(&self, signal: Signal) {
         let reused = stat(self.pid).is_some_and(|stat| stat.start_ticks != self.start_ticks);
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
-        if let Some(pid) = pid.filter(|_| self.is_of_this_boot() && !reused) {
-            if let Err(error) = kill_process_group(pid, signal) {
-                tracing::debug!(pid = self.pid, %error, "nothing to signal");
-            }
+        if let Some(pid) = pid.filter(|_| self.is_of_this_boot() && !reused)
+            && let Err(error) = kill_process_group(pid, signal)
+        {
+            tracing::debug!(pid = self.pid, %error, "nothing to signal");
         }
     }
 }

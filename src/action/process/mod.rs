@@ -64,6 +64,7 @@ pub struct Processes {
     folder: PathBuf,
     clock: SharedClock,
     secrets: Secrets,
+    mercy: Duration,
 }
 
 /// A program behind its gate. Dropped, it never runs.
@@ -81,7 +82,7 @@ impl Processes {
     /// Keeps its files under `folder`, one folder for each run and in it one for each attempt.
     pub fn new(folder: &Path, secrets: Secrets, clock: SharedClock) -> io::Result<Self> {
         // The program may run elsewhere, and its gate still has to find the files.
-        Ok(Self { folder: std::path::absolute(folder)?, clock, secrets })
+        Ok(Self { folder: std::path::absolute(folder)?, clock, secrets, mercy: MERCY })
     }
 
     fn place(&self, origin: &Origin) -> Place {
@@ -192,7 +193,7 @@ impl Processes {
             // Told to end, and not killed at once: the gate then still writes down what has been said until now.
             match mercy {
                 None if over || late => {
-                    mercy = Some(now + MERCY);
+                    mercy = Some(now + self.mercy);
                     mark.signal(Signal::TERM);
                 }
                 Some(mercy) if now >= mercy => mark.signal(Signal::KILL),

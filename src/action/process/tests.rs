@@ -18,7 +18,7 @@ impl Lab {
         let clock = Arc::new(SystemClock::new());
         let processes =
             Processes::new(&folder.path().join("proc"), Secrets::default(), clock).expect("a place");
-        Self { folder, processes }
+        Self { folder, processes: Processes { mercy: Duration::from_secs(1), ..processes } }
     }
 
     /// A second agent over the same files: it knows nothing of the first.
