@@ -126,7 +126,9 @@ pub fn cycles(steps: &[Step]) -> Vec<Vec<usize>> {
     let mut cycles: Vec<Vec<usize>> = vec![];
     for knot in kosaraju_scc(&graph).into_iter().filter(|knot| knot.len() > 1) {
         let mut inside = vec![false; steps.len()];
-        knot.iter().for_each(|node| inside[node.index()] = true);
+        for node in &knot {
+            inside[node.index()] = true;
+        }
         if let Some(start) = knot.iter().min() {
             cycles.push(circle(&graph, *start, &inside));
         }
@@ -167,14 +169,12 @@ mod tests {
 
     /// Steps `a` to …, each after the steps that its text names.
     fn steps(after: &[&str]) -> Vec<Step> {
-        let mut text = "schema = 1\nname = \"w\"\ntitle = \"W\"\n".to_owned();
-        for (name, after) in ('a'..).zip(after) {
+        let tables = ('a'..).zip(after).map(|(name, after)| {
             let list: Vec<_> = after.chars().map(|name| format!("\"{name}\"")).collect();
-            text += &format!(
-                "[steps.{name}]\nuses = \"sleep\"\nduration = \"1s\"\nafter = [{}]\n",
-                list.join(", ")
-            );
-        }
+            format!("[steps.{name}]\nuses = \"sleep\"\nduration = \"1s\"\nafter = [{}]", list.join(", "))
+        });
+        let text =
+            format!("schema = 1\nname = \"w\"\ntitle = \"W\"\n{}", tables.collect::<Vec<_>>().join("\n"));
         let library = Library::from_texts([("w.toml", text.as_str())]);
         library.get("w").expect("no mistakes").steps.clone()
     }

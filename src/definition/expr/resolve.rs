@@ -78,7 +78,7 @@ impl<'s> Resolver<'s> {
     fn evaluate(&self, expr: &Expr) -> Result<cel::Value, EvalError> {
         let mut context = Context::with_env(ENVIRONMENT.clone());
         context.set_variable_resolver(self);
-        cel::Value::resolve(&expr.compiled.tree, &context).map_err(|error| self.explain(expr, error))
+        cel::Value::resolve(&expr.compiled.tree, &context).map_err(|error| self.explain(expr, &error))
     }
 
     fn value(&self, name: &'s str) -> Option<Box<dyn Val + 's>> {
@@ -112,7 +112,7 @@ impl<'s> Resolver<'s> {
         lock(&self.open).pop();
         let error = match value.map(Box::<dyn Val>::try_from) {
             Ok(Ok(value)) => return Some(value),
-            Ok(Err(error)) => self.explain(expr, error),
+            Ok(Err(error)) => self.explain(expr, &error),
             Err(error) => error,
         };
         self.fail(name, error);
@@ -140,18 +140,18 @@ impl<'s> Resolver<'s> {
         Some(value.as_ref())
     }
 
-    fn explain(&self, expr: &Expr, error: ExecutionError) -> EvalError {
+    fn explain(&self, expr: &Expr, error: &ExecutionError) -> EvalError {
         if self.exhausted() {
             return expr.error(EvalErrorKind::Limit, TOO_MUCH);
         }
-        if let ExecutionError::UndeclaredReference(name) = &error {
+        if let ExecutionError::UndeclaredReference(name) = error {
             let failed = lock(&self.failed);
             if let Some(cause) = failed.get(name.as_str()) {
                 return cause.clone();
             }
         }
-        let (kind, message) = plain_words(&error);
-        let at = match &error {
+        let (kind, message) = plain_words(error);
+        let at = match error {
             ExecutionError::NoSuchKey(key) => expr.only_place_of(key),
             ExecutionError::UndeclaredReference(name) => {
                 expr.uses().iter().find(|used| used.name == **name).map(|used| used.at.clone())

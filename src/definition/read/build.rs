@@ -55,7 +55,7 @@ impl<'r> Builder<'r> {
         Self { report, sites: vec![], owner: Owner::Workflow, objects: BTreeMap::new() }
     }
 
-    pub(super) fn workflow<'n>(mut self, root: &'n Node, files: Range<usize>) -> Option<Draft<'n>> {
+    pub(super) fn workflow(mut self, root: &Node, files: Range<usize>) -> Option<Draft<'_>> {
         let name = self.name(root, "name")?;
         let mut objects = BTreeMap::new();
         for entry in root.get("objects").map_or(&[][..], Node::entries) {
@@ -92,7 +92,7 @@ impl<'r> Builder<'r> {
             guards,
             outputs: self.templates(root, "outputs", Phase::Summary),
             verdict_of: self.step_name(root, "verdict_of"),
-            rehearsals: list(root, "rehearsals").iter().filter_map(|node| self.rehearsal(node)).collect(),
+            rehearsals: list(root, "rehearsals").iter().filter_map(Self::rehearsal).collect(),
         };
         Some(Draft { workflow, root, steps: step_nodes, finally: finally_nodes, sites: self.sites, files })
     }
@@ -162,7 +162,7 @@ impl<'r> Builder<'r> {
         self.report.error(&codes::REGEX, &node.place, format!("not a regular expression: {reason}"));
     }
 
-    fn rehearsal(&mut self, node: &Node) -> Option<Rehearsal> {
+    fn rehearsal(node: &Node) -> Option<Rehearsal> {
         let inputs = node.get("inputs").map_or(&[][..], Node::entries);
         let expect = node.get("expect")?;
         let severity = match text(expect, "severity") {

@@ -16,7 +16,6 @@ use crate::definition::suggest::did_you_mean;
 /// Reports whatever in `node` differs from `shape`.
 pub(super) fn check(report: &mut Report, node: &Node, shape: &Shape) {
     match (shape, &node.kind) {
-        (Shape::Value | Shape::Json, _) | (Shape::Bool, Kind::Bool(_)) => {}
         (Shape::Text, Kind::Text(text)) => {
             if let Some(at) = text.value.find("{{") {
                 let place = text.part(&node.place, at..at + 2);
@@ -24,16 +23,23 @@ pub(super) fn check(report: &mut Report, node: &Node, shape: &Shape) {
                 report.error_with(&codes::TEMPLATE, &place, "no expression is evaluated here", hint);
             }
         }
+        // A text in place of a number must give one when rendered; a plain one never will.
+        (Shape::IntValue(..), Kind::Text(text)) if text.value.contains("{{") => {}
         (
-            Shape::Template | Shape::Expr | Shape::Duration | Shape::Regex | Shape::StepName | Shape::File,
+            Shape::Template
+            | Shape::Expr
+            | Shape::Exprs
+            | Shape::Duration
+            | Shape::Regex
+            | Shape::StepName
+            | Shape::File
+            | Shape::Target
+            | Shape::Manifest,
             Kind::Text(_),
         )
-        | (
-            Shape::Exprs | Shape::IntValue(..) | Shape::Target | Shape::Manifest | Shape::After,
-            Kind::Text(_),
-        ) => {
-            check_text(report, node, shape);
-        }
+        | (Shape::Value | Shape::Json, _)
+        | (Shape::Bool, Kind::Bool(_))
+        | (Shape::Manifest, Kind::Table(_)) => {}
         (Shape::Int(min, max) | Shape::IntValue(min, max), Kind::Int(value)) => {
             range(report, node, value, min, max);
         }
@@ -44,9 +50,15 @@ pub(super) fn check(report: &mut Report, node: &Node, shape: &Shape) {
         (Shape::CountOrAll, Kind::Text(text)) => choice(report, node, &text.value, &["all"]),
         (Shape::Choice(choices), Kind::Text(text)) => choice(report, node, &text.value, choices),
         (Shape::List(element), Kind::List(items)) => {
-            items.iter().for_each(|item| check(report, item, element))
+            for item in items {
+                check(report, item, element);
+            }
         }
-        (Shape::Exprs, Kind::List(items)) => items.iter().for_each(|item| check(report, item, &Shape::Expr)),
+        (Shape::Exprs, Kind::List(items)) => {
+            for item in items {
+                check(report, item, &Shape::Expr);
+            }
+        }
         (Shape::After, Kind::List(items)) => {
             for item in items {
                 match item.kind {
@@ -56,25 +68,17 @@ pub(super) fn check(report: &mut Report, node: &Node, shape: &Shape) {
             }
         }
         (Shape::Map(element), Kind::Table(entries)) => {
-            entries.iter().for_each(|entry| check(report, &entry.node, element));
+            for entry in entries {
+                check(report, &entry.node, element);
+            }
         }
         (Shape::Table(keys), Kind::Table(_)) => table(report, node, &[keys], "this table"),
         (Shape::Target, Kind::Table(_)) => table(report, node, &[keys::TARGET], "a target"),
-        (Shape::Manifest, Kind::Table(_)) => {}
         (Shape::Step { undo }, Kind::Table(_)) => step(report, node, *undo),
         (shape, _) => {
             let message = format!("{} is expected here, this is {}", expected(shape), node.kind_name());
             report.error_with(&codes::WRONG_TYPE, &node.place, message, hint_for(shape, node));
         }
-    }
-}
-
-fn check_text(report: &mut Report, node: &Node, shape: &Shape) {
-    // Texts in place of numbers must give them when rendered; a plain one never will.
-    if let (Shape::IntValue(..), Kind::Text(text)) = (shape, &node.kind)
-        && !text.value.contains("{{")
-    {
-        report.error(&codes::WRONG_TYPE, &node.place, "an integer is expected here, this is a string");
     }
 }
 
@@ -119,9 +123,10 @@ fn hint_for(shape: &Shape, node: &Node) -> Option<String> {
 
 fn range<T: PartialOrd + std::fmt::Display>(report: &mut Report, node: &Node, value: &T, min: &T, max: &T) {
     if value < min || value > max || value.partial_cmp(value).is_none() {
-        let message = match min == max {
-            true => format!("only {min} is allowed here, this is {value}"),
-            false => format!("{value} is not between {min} and {max}"),
+        let message = if min == max {
+            format!("only {min} is allowed here, this is {value}")
+        } else {
+            format!("{value} is not between {min} and {max}")
         };
         report.error(&codes::WRONG_VALUE, &node.place, message);
     }

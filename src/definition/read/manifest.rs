@@ -26,10 +26,14 @@ pub(in crate::definition) fn inline(report: &mut Report, root: &mut Node, files:
     for entry in entries {
         match (entry.key.as_str(), &mut entry.node.kind) {
             ("steps" | "finally", Kind::Table(steps)) => {
-                steps.iter_mut().for_each(|step| inline_step(report, &mut step.node, files));
+                for step in steps {
+                    inline_step(report, &mut step.node, files);
+                }
             }
             ("rehearsals", Kind::List(rehearsals)) => {
-                rehearsals.iter_mut().for_each(|rehearsal| inline_fixture(report, rehearsal, files));
+                for rehearsal in rehearsals {
+                    inline_fixture(report, rehearsal, files);
+                }
             }
             _ => {}
         }
@@ -42,7 +46,9 @@ fn inline_step(report: &mut Report, step: &mut Node, files: &dyn Files) {
         match (entry.key.as_str(), &mut entry.node.kind) {
             ("manifest", Kind::Text(_)) => inline_manifest(report, entry, files),
             ("rollback", Kind::List(undo)) => {
-                undo.iter_mut().for_each(|entry| inline_step(report, entry, files))
+                for entry in undo {
+                    inline_step(report, entry, files);
+                }
             }
             _ => {}
         }
@@ -60,10 +66,10 @@ fn inline_manifest(report: &mut Report, entry: &mut Entry, files: &dyn Files) {
             entry.node = node;
         }
         Ok(_) => {
-            report.error(&codes::WRONG_TYPE, &entry.node.place, format!("`{path}` does not hold one object"))
+            report.error(&codes::WRONG_TYPE, &entry.node.place, format!("`{path}` does not hold one object"));
         }
         Err(error) => {
-            report.error(&codes::SYNTAX, &place, format!("not YAML: {}", first_line(&error.to_string())))
+            report.error(&codes::SYNTAX, &place, format!("not YAML: {}", first_line(&error.to_string())));
         }
     }
 }
@@ -82,10 +88,8 @@ fn read(report: &mut Report, node: &Node, files: &dyn Files) -> Option<(String, 
     let Kind::Text(text) = &node.kind else { return None };
     let path = text.value.clone();
     let outside = path.is_empty() || path.starts_with('/') || path.split('/').any(|part| part == "..");
-    let result = match outside {
-        true => Err("the path must lie beside the workflow".to_owned()),
-        false => files.read(&path),
-    };
+    let result =
+        if outside { Err("the path must lie beside the workflow".to_owned()) } else { files.read(&path) };
     match result {
         Ok(text) if text.len() <= FILE_MAX => Some((path, text)),
         Ok(text) => {
@@ -109,8 +113,16 @@ fn locate(node: &mut Node, file: &str) {
                 text.start = Some(start);
             }
         }
-        Kind::List(items) => items.iter_mut().for_each(|item| locate(item, file)),
-        Kind::Table(entries) => entries.iter_mut().for_each(|entry| locate(&mut entry.node, file)),
+        Kind::List(items) => {
+            for item in items {
+                locate(item, file);
+            }
+        }
+        Kind::Table(entries) => {
+            for entry in entries {
+                locate(&mut entry.node, file);
+            }
+        }
         _ => {}
     }
 }

@@ -32,13 +32,12 @@ pub(super) fn check(report: &mut Report, drafts: &[Draft<'_>]) -> Vec<bool> {
         drafts.iter().enumerate().map(|(i, draft)| (&draft.workflow.name, i)).collect();
     let calls: Vec<Vec<Call<'_>>> = drafts.iter().map(|draft| calls_of(draft)).collect();
     for call in calls.iter().flatten() {
-        match known.get(&call.child) {
-            Some(child) => inputs(report, call, &drafts[*child].workflow),
-            None => {
-                let hint = did_you_mean(call.child.as_str(), known.keys().map(|name| name.as_str()));
-                let message = format!("there is no workflow `{}`", call.child);
-                report.error_with(&codes::UNKNOWN_WORKFLOW, call.place, message, hint);
-            }
+        if let Some(child) = known.get(&call.child) {
+            inputs(report, call, &drafts[*child].workflow);
+        } else {
+            let hint = did_you_mean(call.child.as_str(), known.keys().map(|name| name.as_str()));
+            let message = format!("there is no workflow `{}`", call.child);
+            report.error_with(&codes::UNKNOWN_WORKFLOW, call.place, message, hint);
         }
     }
     for (i, draft) in drafts.iter().enumerate() {
@@ -106,12 +105,8 @@ fn too_deep<'d>(
         let circle = path.first().is_some_and(|first| **first == call.child);
         if (circle || path.len() > DEPTH_MAX) && path.len() <= DEPTH_MAX + 1 && reported.insert(&call.child) {
             let names: Vec<_> = path.iter().map(|name| name.as_str()).chain([call.child.as_str()]).collect();
-            let message = match circle {
-                true => format!("workflows call each other in a circle: {}", names.join(" → ")),
-                false => {
-                    format!("workflows call each other more than {DEPTH_MAX} deep: {}", names.join(" → "))
-                }
-            };
+            let how = if circle { "in a circle".to_owned() } else { format!("more than {DEPTH_MAX} deep") };
+            let message = format!("workflows call each other {how}: {}", names.join(" → "));
             report.error(&codes::CHILD_DEPTH, call.place, message);
         } else if !path.iter().any(|name| **name == call.child) && seen.insert((*child, path.len())) {
             path.push(&call.child);

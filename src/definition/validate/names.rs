@@ -147,12 +147,12 @@ fn members(report: &mut Report, node: &Node, key: &str) {
 
 /// `let`s of the last scope that need each other.
 fn circles(report: &mut Report, node: &Node, scopes: &[&BTreeMap<String, Expr>]) {
-    let named = |name: &str| scopes.iter().rev().find_map(|lets| lets.get_key_value(name));
+    let lookup = |name: &str| scopes.iter().rev().find_map(|lets| lets.get_key_value(name));
     for entry in entries(node, "let") {
         let mut path: Vec<&str> = vec![&entry.key];
         let mut seen = BTreeSet::new();
-        if let Some((_, expr)) = named(&entry.key)
-            && leads_back(expr, &entry.key, &named, &mut path, &mut seen)
+        if let Some((_, expr)) = lookup(&entry.key)
+            && leads_back(expr, &entry.key, &lookup, &mut path, &mut seen)
             // One report for each circle.
             && path.iter().min() == path.first()
         {
@@ -166,7 +166,7 @@ fn circles(report: &mut Report, node: &Node, scopes: &[&BTreeMap<String, Expr>])
 fn leads_back<'e>(
     expr: &'e Expr,
     start: &str,
-    named: &impl Fn(&str) -> Option<(&'e String, &'e Expr)>,
+    lookup: &impl Fn(&str) -> Option<(&'e String, &'e Expr)>,
     path: &mut Vec<&'e str>,
     seen: &mut BTreeSet<&'e str>,
 ) -> bool {
@@ -174,10 +174,10 @@ fn leads_back<'e>(
         if name == start {
             return true;
         }
-        let Some((name, next)) = named(name) else { continue };
+        let Some((name, next)) = lookup(name) else { continue };
         if seen.insert(name) {
             path.push(name);
-            if leads_back(next, start, named, path, seen) {
+            if leads_back(next, start, lookup, path, seen) {
                 return true;
             }
             path.pop();

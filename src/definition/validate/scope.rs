@@ -66,7 +66,7 @@ impl<'d> Checker<'d> {
         for step in entries() {
             anywhere.extend(step.reads.iter().map(|(name, _)| name.as_str()));
             anywhere.extend(step.lets.keys().map(String::as_str));
-            for wait in step.wait.iter() {
+            if let Some(wait) = &step.wait {
                 anywhere.extend(wait.reads.iter().map(|(name, _)| name.as_str()));
                 anywhere.extend(wait.lets.keys().map(String::as_str));
             }
@@ -183,7 +183,8 @@ impl<'d> Checker<'d> {
             return Some((&codes::UNKNOWN_MEMBER, format!("a step has no `{member}`"), Some(hint)));
         }
         let ordered = self.is_before(step, site.owner);
-        if !ordered && !(member == Some("state") && matches!(site.owner, Owner::Undo(..))) {
+        let state_in_undo = member == Some("state") && matches!(site.owner, Owner::Undo(..));
+        if !ordered && !state_in_undo {
             let hint = format!("add `{name}` to `after`");
             let hint = matches!(site.owner, Owner::Step(_)).then_some(hint);
             return Some((

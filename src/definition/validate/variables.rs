@@ -71,14 +71,14 @@ impl<'d> Available<'d> {
                 }
             }
             Phase::When | Phase::Target | Phase::Capture | Phase::ElseDebt | Phase::GoneWhen => {
-                self.live(step)
+                self.live(step);
             }
             Phase::Check | Phase::Precondition | Phase::Act | Phase::Limits => {
                 self.live(step);
                 self.names.extend(["captured", "before"]);
             }
             Phase::WaitTarget | Phase::Wait | Phase::Arm | Phase::Outputs => {
-                self.after_the_action(step, phase)
+                self.after_the_action(step, phase);
             }
             _ => {}
         }
