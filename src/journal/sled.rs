@@ -1,6 +1,7 @@
 //! The store on a disk: sled 0.34.7 in the shape that was measured never to lose an acknowledged event
 //! (dependencies.md §1.2, §1.3).
 
+use std::fs;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -239,6 +240,11 @@ pub(super) fn create(disk: &Disk, options: &Options) -> Result<(Head, Settled), 
     let begun = old.is_some_and(|old| old.g == 0);
     if !begun && (old.is_some() || disk.tree().exists()) {
         return Err(disk.damaged("it holds data but its file `format` is missing"));
+    }
+    // What an interrupted making left was never a store, and sled may be unable to read it.
+    match fs::remove_dir_all(disk.tree()) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
+        _ => {}
     }
     let mut id = StoreId::default();
     getrandom::fill(&mut id).map_err(|e| disk.unusable(format_args!("no random number for its id: {e}")))?;

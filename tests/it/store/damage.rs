@@ -215,6 +215,7 @@ async fn a_store_whose_making_was_interrupted_is_made_to_the_end() {
     let dir = fast_dir();
     drop(open(dir.path()));
     fs::remove_file(dir.path().join("format")).unwrap();
+    fs::write(dir.path().join("sled/conf"), [0; 60]).unwrap();
     make(dir.path()).await;
     assert_eq!(content(&open(dir.path())).len(), 3);
 }

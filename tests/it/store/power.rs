@@ -13,11 +13,13 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
+use windrow::journal::SledStore;
+
 use super::crash;
+use super::support::OPTIONS;
 use super::support::Rng;
 use super::support::events;
 use super::support::fast_dir;
-use super::support::open;
 use super::support::run;
 
 /// How often the power fails.
@@ -206,7 +208,8 @@ fn no_acknowledged_event_is_lost_to_a_power_failure() {
         fs::create_dir_all(&dir).unwrap();
         disk.fail(&mut rng, &dir);
         for _ in 0..2 {
-            let store = open(&dir);
+            let opened = SledStore::open(&dir, &OPTIONS);
+            let store = opened.unwrap_or_else(|e| panic!("seed {seed}, cut at {cut} of {}: {e}", ops.len()));
             for (n, seq) in &acknowledged {
                 let events = events(&store, run(*n));
                 assert!(events.len() as u64 >= *seq, "run {n} lost events: seed {seed}, cut at {cut}");
