@@ -41,7 +41,15 @@ pub(super) struct Disk {
 /// The store is open in this process as long as this lives.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing is not enough: a child of another thread has the file, too, until it calls exec. If unlocking fails
+        // the lock is free a moment later.
+        rustix::fs::flock(&self.file, FlockOperation::Unlock).ok();
+    }
 }
 
 impl Disk {
@@ -106,7 +114,7 @@ impl Disk {
         match file.set_len(0).and_then(|()| file.write_all(pid.as_bytes())) {
             // A full disk must not keep the store closed; then the lock has no pid.
             Err(e) if !is_full(&e) => Err(failed(e)),
-            _ => Ok(Lock { _file: file }),
+            _ => Ok(Lock { file }),
         }
     }
 
