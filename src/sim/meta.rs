@@ -2,36 +2,17 @@
 
 use serde_json::{Map, Value};
 
+pub use crate::sim::object::deleting as is_deleting;
+pub use crate::sim::object::label;
+pub use crate::sim::object::name;
+pub use crate::sim::object::namespace;
+pub use crate::sim::object::text;
+pub use crate::sim::object::uid;
 use crate::time::Timestamp;
-
-/// The text at a JSON pointer; empty if there is none.
-pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// `metadata.name`.
-pub fn name(object: &Value) -> &str {
-    text(object, "/metadata/name")
-}
-
-/// `metadata.namespace`; empty for a cluster-scoped object.
-pub fn namespace(object: &Value) -> &str {
-    text(object, "/metadata/namespace")
-}
-
-/// `metadata.uid`.
-pub fn uid(object: &Value) -> &str {
-    text(object, "/metadata/uid")
-}
 
 /// `metadata.resourceVersion`; empty if there is none.
 pub fn version(object: &Value) -> &str {
     text(object, "/metadata/resourceVersion")
-}
-
-/// Whether somebody has asked to delete it.
-pub fn is_deleting(object: &Value) -> bool {
-    object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
 }
 
 /// `metadata.generation`; zero if there is none.
@@ -48,11 +29,6 @@ pub fn finalizers(object: &Value) -> Vec<&str> {
 /// `metadata.ownerReferences`.
 pub fn owners(object: &Value) -> impl Iterator<Item = &Value> {
     object.pointer("/metadata/ownerReferences").and_then(Value::as_array).into_iter().flatten()
-}
-
-/// The value of a label.
-pub fn label<'a>(object: &'a Value, label: &str) -> Option<&'a str> {
-    object.get("metadata")?.get("labels")?.get(label)?.as_str()
 }
 
 /// The metadata, for changing it. What is not an object becomes one.

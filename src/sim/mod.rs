@@ -4,6 +4,7 @@
 
 pub mod admission;
 pub mod audit;
+mod carry;
 mod cluster;
 pub mod contents;
 pub mod controller;
@@ -22,6 +23,7 @@ pub mod kinds;
 pub mod managed;
 pub mod meta;
 pub mod object;
+pub mod parts;
 pub mod patch;
 pub mod registry;
 pub mod rules;

@@ -9,8 +9,6 @@ use sha2::{Digest as _, Sha256};
 use crate::sim::audit::Audit;
 use crate::sim::audit::AuditEntry;
 use crate::sim::defaults;
-use crate::sim::delete::DeleteOptions;
-use crate::sim::events::Said;
 use crate::sim::failure::Failure;
 use crate::sim::kinds;
 use crate::sim::kinds::Kind;
@@ -19,6 +17,8 @@ use crate::sim::managed;
 use crate::sim::managed::How;
 use crate::sim::managed::Writer;
 use crate::sim::meta;
+use crate::sim::parts;
+use crate::sim::parts::Part;
 use crate::sim::patch;
 use crate::sim::patch::Patch;
 use crate::sim::store::Store;
@@ -30,7 +30,6 @@ use crate::sim::world::Key;
 use crate::sim::world::Operation;
 use crate::sim::world::Platform;
 use crate::sim::world::View as _;
-use crate::sim::world::Write;
 use crate::time::Timestamp;
 
 /// Who writes, and when.
@@ -60,25 +59,6 @@ impl Caller {
             dry_run: false,
             strict: false,
             now,
-        }
-    }
-}
-
-/// Which part of an object a request writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// All but the status (all, for a kind without a separate status).
-    Main,
-    /// The status only.
-    Status,
-}
-
-impl Part {
-    /// The last part of the URL.
-    pub fn subresource(self) -> &'static str {
-        match self {
-            Self::Main => "",
-            Self::Status => "status",
         }
     }
 }
@@ -146,7 +126,7 @@ impl Registry {
         let (key, mut object) = self.prepare(kind, namespace, body, caller)?;
         meta::set(&mut object, "uid", None);
         if kind.status {
-            defaults_status_only(kind, &mut object);
+            parts::drop_status(kind, &mut object);
         }
         defaults::fill(kind, &mut object);
         self.insert(kind, &key, object, "create", &sent, How::Update, caller)
@@ -323,7 +303,7 @@ impl Registry {
                 if !uid.is_empty() && uid != meta::uid(&old) {
                     return Err(uid_mismatch(kind, key, uid, meta::uid(&old)));
                 }
-                let manifest = restricted(kind, part, manifest);
+                let manifest = parts::restricted(kind, part, manifest);
                 let writer = writer(kind, How::Apply, part, &manifest, caller);
                 patch::apply(kind, &mut new, &manifest, &writer.as_ref(), *force)?;
                 ("apply", How::Apply)
@@ -358,7 +338,7 @@ impl Registry {
             return Err(Failure::conflict(kind, &key.name, &why));
         }
         let (key, body) = self.prepare(kind, &key.namespace, body, caller)?;
-        let manifest = restricted(kind, Part::Main, &body);
+        let manifest = parts::restricted(kind, Part::Main, &body);
         let mut object = json!({});
         let writer = writer(kind, How::Apply, Part::Main, &manifest, caller);
         patch::apply(kind, &mut object, &manifest, &writer.as_ref(), false)?;
@@ -387,14 +367,14 @@ impl Registry {
         }
         validate::same_place(key, &new)?;
         let forgets = new.pointer("/metadata/managedFields").is_some_and(|list| *list == json!([{}]));
-        let mut new = merged_parts(kind, part, old, new, how);
-        restore_metadata(old, &mut new);
+        let mut new = parts::merged(kind, part, old, new, how);
+        parts::restore_metadata(old, &mut new);
         if kind.resource == kinds::SECRETS {
             defaults::encode_string_data(&mut new);
         }
         validate::object(kind, &new, Some(old), caller)?;
         self.admit(key, Some(old), &mut new, Operation::Update, part, caller)?;
-        if kind.counts_generations() && spec_differs(kind, old, &new) {
+        if kind.counts_generations() && parts::spec_differs(kind, old, &new) {
             meta::set(&mut new, "generation", Some((meta::generation(old) + 1).into()));
         }
         if forgets {
@@ -407,7 +387,7 @@ impl Registry {
             old.clone()
         } else if caller.dry_run {
             Arc::new(new)
-        } else if is_done(kind, &new) {
+        } else if parts::is_done(kind, &new) {
             self.store.remove(key);
             Arc::new(new)
         } else {
@@ -417,45 +397,6 @@ impl Registry {
             self.record(verb, key, part.subresource(), &stored, sent, caller);
         }
         Ok(stored)
-    }
-
-    /// Carries out a write of a controller or of a subresource. What it is about may be gone: then nothing happens.
-    pub fn carry_out(&mut self, write: &Write, caller: &Caller) -> Result<(), Failure> {
-        let done = match write {
-            Write::Create(resource, object) => {
-                let kind = kinds::of(*resource).ok_or_else(Failure::no_resource)?;
-                let namespace = meta::namespace(object).to_owned();
-                self.create(kind, &namespace, object.clone(), caller).map(drop)
-            }
-            Write::Patch(key, patch) => self.merge(key, Part::Main, patch.clone(), caller),
-            Write::Status(key, status) => {
-                let split = kinds::of(key.resource).is_some_and(|kind| kind.status);
-                let part = if split { Part::Status } else { Part::Main };
-                self.merge(key, part, json!({"status": status}), caller)
-            }
-            Write::Delete(key) => self.remove(key, &DeleteOptions::default(), caller),
-            Write::DeleteNow(key) => {
-                let now = DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() };
-                self.remove(key, &now, caller)
-            }
-            Write::Event { about, kind, reason, message, from } => {
-                self.say(&Said { about, kind, reason, message, from }, caller)
-            }
-        };
-        match done {
-            Err(failure) if matches!(failure.reason, "NotFound" | "AlreadyExists") => Ok(()),
-            done => done,
-        }
-    }
-
-    fn merge(&mut self, key: &Key, part: Part, patch: Value, caller: &Caller) -> Result<(), Failure> {
-        let kind = kinds::of(key.resource).ok_or_else(Failure::no_resource)?;
-        self.patch(kind, key, part, &Patch::Merge(patch), caller).map(drop)
-    }
-
-    fn remove(&mut self, key: &Key, options: &DeleteOptions, caller: &Caller) -> Result<(), Failure> {
-        let kind = kinds::of(key.resource).ok_or_else(Failure::no_resource)?;
-        self.delete(kind, key, options, caller).map(drop)
     }
 
     /// Notes an accepted write.
@@ -533,93 +474,4 @@ fn writer<'a>(kind: &Kind, how: How, part: Part, object: &Value, caller: &'a Cal
         given => given.to_owned(),
     };
     OwnedWriter { manager: &caller.manager, how, part, api_version, now: caller.now }
-}
-
-/// A new object loses the status that it brings if only controllers write it.
-fn defaults_status_only(kind: &Kind, object: &mut Value) {
-    // A node registers itself with its status: kubelets and tests of platforms without one do.
-    if kind.resource != kinds::NODES
-        && let Some(object) = object.as_object_mut()
-    {
-        object.shift_remove("status");
-    }
-}
-
-/// The part of an applied manifest that the request may write.
-fn restricted(kind: &Kind, part: Part, manifest: &Value) -> Value {
-    let mut manifest = manifest.clone();
-    let Some(map) = manifest.as_object_mut() else { return manifest };
-    match part {
-        Part::Main if kind.status => drop(map.shift_remove("status")),
-        Part::Main => {}
-        Part::Status => map.retain(|field, _| matches!(field.as_str(), "apiVersion" | "kind" | "status")),
-    }
-    manifest
-}
-
-/// Puts the part that the request must not write back to what it was.
-fn merged_parts(kind: &Kind, part: Part, old: &Value, new: Value, how: How) -> Value {
-    match part {
-        Part::Main if kind.status => {
-            let mut new = new;
-            set_field(&mut new, "status", old.get("status").cloned());
-            new
-        }
-        Part::Main => new,
-        Part::Status => {
-            let mut kept = old.clone();
-            set_field(&mut kept, "status", new.get("status").cloned());
-            if how == How::Apply {
-                let managers = new.pointer("/metadata/managedFields").cloned();
-                meta::set(&mut kept, "managedFields", managers);
-            }
-            kept
-        }
-    }
-}
-
-fn set_field(object: &mut Value, field: &str, value: Option<Value>) {
-    let Some(object) = object.as_object_mut() else { return };
-    match value {
-        Some(value) => drop(object.insert(field.to_owned(), value)),
-        None => drop(object.shift_remove(field)),
-    }
-}
-
-/// Puts back the metadata that belongs to the server.
-fn restore_metadata(old: &Value, new: &mut Value) {
-    for field in ["apiVersion", "kind"] {
-        new[field] = old[field].clone();
-    }
-    for field in [
-        "name",
-        "namespace",
-        "generateName",
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "generation",
-        "resourceVersion",
-    ] {
-        meta::set(new, field, old["metadata"].get(field).cloned());
-    }
-    meta::set(new, "selfLink", None);
-}
-
-/// Whether anything outside the metadata (and outside a separate status) differs.
-fn spec_differs(kind: &Kind, old: &Value, new: &Value) -> bool {
-    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return false };
-    let counts = |field: &str| field != "metadata" && !(kind.status && field == "status");
-    let fields = old.keys().chain(new.keys());
-    fields.filter(|field| counts(field)).any(|field| old.get(field) != new.get(field))
-}
-
-/// Whether a deleted object has nothing left that holds it.
-fn is_done(kind: &Kind, object: &Value) -> bool {
-    let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
-    meta::is_deleting(object)
-        && meta::finalizers(object).is_empty()
-        && grace.unwrap_or(0) == 0
-        && kind.resource != NAMESPACES
 }
