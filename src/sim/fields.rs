@@ -1,7 +1,6 @@
 //! Sets of fields, as `managedFields` describes who owns what (the format called FieldsV1).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
@@ -124,7 +123,8 @@ impl FieldSet {
         }
     }
 
-    /// The members as error messages name them: `.spec.containers[name="x"].image`.
+    /// The members as error messages name them, `.spec.containers[name="x"].image`, and in their order: at each place
+    /// first the members, then what is below them.
     pub fn paths(&self) -> Vec<String> {
         let mut paths = vec![];
         self.collect_paths("", &mut paths);
@@ -132,21 +132,11 @@ impl FieldSet {
     }
 
     fn collect_paths(&self, here: &str, paths: &mut Vec<String>) {
-        if self.member {
-            paths.push(here.to_owned());
-        }
-        for (step, below) in &self.below {
-            let mut path = here.to_owned();
-            match step.split_once(':') {
-                Some(("f", name)) => {
-                    path.push('.');
-                    path.push_str(name);
-                }
-                Some(("v", value)) => _ = write!(path, "[={value}]"),
-                Some((_, keys)) => _ = write!(path, "[{}]", shown_keys(keys)),
-                None => path.push_str(step),
-            }
-            below.collect_paths(&path, paths);
+        let below = self.below.iter().map(|(step, below)| (format!("{here}{}", shown_step(step)), below));
+        let below: Vec<_> = below.collect();
+        paths.extend(below.iter().filter(|(_, set)| set.member).map(|(path, _)| path.clone()));
+        for (path, set) in below {
+            set.collect_paths(&path, paths);
         }
     }
 
@@ -163,6 +153,15 @@ impl FieldSet {
                 self.below.remove(&step);
             }
         }
+    }
+}
+
+fn shown_step(step: &str) -> String {
+    match step.split_once(':') {
+        Some(("f", name)) => format!(".{name}"),
+        Some(("v", value)) => format!("[={value}]"),
+        Some((_, keys)) => format!("[{}]", shown_keys(keys)),
+        None => step.to_owned(),
     }
 }
 
@@ -205,7 +204,7 @@ pub fn fields_of(kind: &Kind, value: &Value) -> FieldSet {
 fn fields_at(kind: &Kind, path: &str, value: &Value) -> FieldSet {
     let mut set = FieldSet::default();
     match value {
-        Value::Object(map) if !map.is_empty() || path.is_empty() => {
+        Value::Object(map) if !kind.is_atomic(path) && (!map.is_empty() || path.is_empty()) => {
             for (field, below) in map {
                 set.add(&format!("f:{field}"), fields_at(kind, &join(path, field), below));
             }
@@ -225,6 +224,29 @@ fn fields_at(kind: &Kind, path: &str, value: &Value) -> FieldSet {
             set.member |= items.is_empty();
         }
         _ => set.member = true,
+    }
+    set
+}
+
+/// All fields of a value that is new: besides the values also the maps and lists around them.
+fn new_fields_at(kind: &Kind, path: &str, value: &Value) -> FieldSet {
+    let mut set = FieldSet { member: !path.is_empty() && !kind.is_given(path), below: BTreeMap::new() };
+    match value {
+        Value::Object(map) if !kind.is_atomic(path) => {
+            for (field, below) in map {
+                set.add(&format!("f:{field}"), new_fields_at(kind, &join(path, field), below));
+            }
+        }
+        Value::Array(items) => {
+            let rule = kind.list_rule(path);
+            for item in items {
+                let Some(step) = item_step(rule, item) else { break };
+                let mut below = new_fields_at(kind, path, item);
+                below.member = true;
+                set.below.insert(step, below);
+            }
+        }
+        _ => {}
     }
     set
 }
@@ -264,17 +286,14 @@ fn compare_at(kind: &Kind, path: &str, old: Option<&Value>, new: Option<&Value>)
             return result;
         }
         (None, Some(new)) => {
-            result.changed = fields_at(kind, path, new);
-            // A new map is owned itself; the parts that every object of a built-in kind has are never new.
-            let given = path == "metadata" || !kind.custom && matches!(path, "spec" | "status");
-            result.changed.member |= !path.is_empty() && !given;
+            result.changed = new_fields_at(kind, path, new);
             return result;
         }
         (Some(old), Some(new)) => (old, new),
         (None, None) => return result,
     };
     match (old, new) {
-        (Value::Object(old), Value::Object(new)) => {
+        (Value::Object(old), Value::Object(new)) if !kind.is_atomic(path) => {
             let fields: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
             for field in fields {
                 let below = compare_at(kind, &join(path, field), old.get(field), new.get(field));

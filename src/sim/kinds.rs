@@ -152,6 +152,29 @@ impl Kind {
         rules.into_iter().find(|(p, _)| *p == path).map_or(ListRule::Atomic, |(_, rule)| *rule)
     }
 
+    /// Whether the maps at `path` (in a list: its items) are owned as a whole.
+    pub fn is_atomic(&self, path: &str) -> bool {
+        match path {
+            "metadata.ownerReferences" => true,
+            "secrets" => self.resource == SERVICE_ACCOUNTS,
+            "involvedObject" => self.resource == EVENTS,
+            _ => false,
+        }
+    }
+
+    /// Whether every object has something at `path`, so that it is never new there: kube-apiserver's own types have
+    /// fields that cannot be absent.
+    pub fn is_given(&self, path: &str) -> bool {
+        match path {
+            "metadata" => true,
+            "spec" | "status" => !self.custom,
+            "spec.containers" => self.resource == PODS,
+            "spec.resources" => self.resource == CLAIMS,
+            "source" => self.resource == EVENTS,
+            _ => false,
+        }
+    }
+
     /// What can be asked of its collection and its objects, as RBAC names it.
     pub fn verbs(&self) -> &'static [&'static str] {
         const ALL: &[&str] =

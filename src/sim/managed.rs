@@ -14,6 +14,7 @@ use crate::time::Timestamp;
 /// kube-apiserver.
 const UPDATERS_MAX: usize = 10;
 const ANCIENT: &str = "ancient-changes";
+const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// Whether a manager has applied a manifest or written otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -176,10 +177,26 @@ fn comparison(kind: &Kind, old: &Value, new: &Value) -> Comparison {
     found
 }
 
+/// Before the first apply to an object without managers: whatever is there belongs to one of a name of its own.
+pub fn adopt(kind: &Kind, object: &mut Value, writer: &Writer<'_>) {
+    if meta::uid(object).is_empty() || !entries(object).is_empty() {
+        return;
+    }
+    let found = comparison(kind, &json!({}), object);
+    let first = Writer { manager: BEFORE_FIRST_APPLY, how: How::Update, subresource: "", ..*writer };
+    let mut all = vec![];
+    first.entry(&mut all).fields = found.changed;
+    set_entries(object, all);
+}
+
 /// Records an update: what changed belongs to the writer alone, what is gone to nobody.
 pub fn record_update(kind: &Kind, old: &Value, new: &mut Value, writer: &Writer<'_>) {
     let found = comparison(kind, old, new);
     let mut all = entries(old);
+    if all.is_empty() && !meta::uid(old).is_empty() {
+        // Nobody has kept track so far: only an apply begins to.
+        return;
+    }
     if found.is_same() {
         set_entries(new, all);
         return;

@@ -342,6 +342,8 @@ impl Registry {
         let mut object = json!({});
         let writer = writer(kind, How::Apply, Part::Main, &manifest, caller);
         patch::apply(kind, &mut object, &manifest, &writer.as_ref(), false)?;
+        typed::conform(kind, &mut object)
+            .map_err(|why| Failure::bad_patch(kind, &key.name, &manifest, &why))?;
         defaults::fill(kind, &mut object);
         self.insert(kind, &key, object, "apply", &manifest, How::Apply, caller)
     }

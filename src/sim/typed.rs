@@ -35,8 +35,30 @@ fn round_trip<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, 
     serde_json::to_value(serde_json::from_value::<T>(object.clone())?)
 }
 
-/// Removes the fields that the kind does not have and names them; or says why the object does not fit the kind.
+/// The maps of the built-in kinds. An empty one is as good as none; an empty struct may mean something (`emptyDir: {}`).
+const MAPS: &[&str] = &[
+    "allocatable",
+    "annotations",
+    "binaryData",
+    "capacity",
+    "data",
+    "labels",
+    "limits",
+    "matchLabels",
+    "nodeSelector",
+    "parameters",
+    "requests",
+    "stringData",
+];
+
+/// Removes the fields that the kind does not have and names them; or says why the object does not fit the kind. What is
+/// null or empty goes too where the type holds no such thing: everywhere in a built-in kind, in the metadata of any.
 pub fn conform(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
+    match object.get_mut("metadata") {
+        Some(metadata) if kind.custom => drop_empty(metadata),
+        _ if kind.custom => {}
+        _ => drop_empty(object),
+    }
     let Some((_, round_trip)) = TYPES.iter().find(|(resource, _)| *resource == kind.resource) else {
         return Ok(vec![]);
     };
@@ -69,6 +91,22 @@ fn prune(path: &str, object: &mut Value, known: &Value, unknown: &mut Vec<String
     }
 }
 
+fn drop_empty(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|field, value| match value {
+                Value::Null => false,
+                Value::Array(items) => !items.is_empty(),
+                Value::Object(inner) => !inner.is_empty() || !MAPS.contains(&field.as_str()),
+                _ => true,
+            });
+            map.values_mut().for_each(drop_empty);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_empty),
+        _ => {}
+    }
+}
+
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -94,7 +132,7 @@ mod tests {
         assert_eq!(unknown, ["metadata.colour", "spec.containers[0].shape"]);
         assert_eq!(
             pod,
-            json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "env": []}], "nodeName": "n"}})
+            json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}], "nodeName": "n"}})
         );
     }
 

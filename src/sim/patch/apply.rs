@@ -21,6 +21,7 @@ pub fn apply(
     writer: &Writer<'_>,
     force: bool,
 ) -> Result<(), Failure> {
+    managed::adopt(kind, object, writer);
     let before = object.clone();
     let mut applied = fields_of(kind, manifest);
     managed::strip_unowned(&mut applied);
@@ -38,7 +39,7 @@ pub fn apply(
 
 fn merge(kind: &Kind, path: &str, target: &mut Value, manifest: &Value) {
     match (target, manifest) {
-        (Value::Object(target), Value::Object(manifest)) => {
+        (Value::Object(target), Value::Object(manifest)) if !kind.is_atomic(path) => {
             for (field, value) in manifest {
                 if value.is_null() {
                     target.shift_remove(field);
@@ -50,18 +51,38 @@ fn merge(kind: &Kind, path: &str, target: &mut Value, manifest: &Value) {
             }
         }
         (Value::Array(items), Value::Array(manifest)) if kind.list_rule(path) != ListRule::Atomic => {
-            let rule = kind.list_rule(path);
-            for value in manifest {
-                let step = item_step(rule, value);
-                let same = |item: &&mut Value| step.is_some() && item_step(rule, item) == step;
-                match items.iter_mut().find(same) {
-                    Some(item) => merge(kind, path, item, value),
-                    None => items.push(value.clone()),
-                }
-            }
+            merge_items(kind, path, items, manifest);
         }
         (target, manifest) => *target = manifest.clone(),
     }
+}
+
+/// Merges the items of a list. The order is that of the manifest; items that it does not name stay where they are
+/// among the others.
+fn merge_items(kind: &Kind, path: &str, items: &mut Vec<Value>, manifest: &[Value]) {
+    let rule = kind.list_rule(path);
+    let same = |a: &Value, b: &Value| item_step(rule, a) == item_step(rule, b);
+    let is_in = |list: &[Value], item: &Value| list.iter().any(|other| same(other, item));
+    let live = std::mem::take(items);
+    let mut rest = live.as_slice();
+    for (i, value) in manifest.iter().enumerate() {
+        let next_shared = manifest[i..].iter().find(|later| is_in(&live, later));
+        while let [first, tail @ ..] = rest {
+            if !is_in(manifest, first) {
+                items.push(first.clone());
+            } else if !same(first, value) && next_shared.is_some_and(|shared| same(shared, first)) {
+                break;
+            }
+            rest = tail;
+            if same(first, value) {
+                break;
+            }
+        }
+        let mut item = live.iter().find(|item| same(item, value)).cloned().unwrap_or_else(|| value.clone());
+        merge(kind, path, &mut item, value);
+        items.push(item);
+    }
+    items.extend(rest.iter().filter(|item| !is_in(manifest, item)).cloned());
 }
 
 /// Removes the fields of `dropped` that `others` do not own, and the maps and lists that become empty by it.

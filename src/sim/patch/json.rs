@@ -5,7 +5,7 @@ use crate::sim::failure::Failure;
 use crate::sim::kinds::Kind;
 
 /// Applies a JSON patch (RFC 6902), all of it or nothing. Against the RFC, but as kube-apiserver does, replacing a
-/// member that an object does not have adds it.
+/// member that an object does not have adds it, and a test finds null there.
 pub fn json(kind: &Kind, name: &str, object: &mut Value, patch: &Value) -> Result<(), Failure> {
     if !patch.is_array() {
         let message = "json: cannot unmarshal the patch into a list of operations";
@@ -15,11 +15,21 @@ pub fn json(kind: &Kind, name: &str, object: &mut Value, patch: &Value) -> Resul
         serde_json::from_value(patch.clone()).map_err(|_| Failure::unprocessable(kind, name))?;
     let mut changed = object.clone();
     for operation in operations.0 {
+        if finds_null(&changed, &operation) {
+            continue;
+        }
         let operation = as_applied(&changed, operation);
         json_patch::patch(&mut changed, &[operation]).map_err(|_| Failure::unprocessable(kind, name))?;
     }
     *object = changed;
     Ok(())
+}
+
+/// Whether the operation tests for null a member that an object does not have.
+fn finds_null(object: &Value, operation: &PatchOperation) -> bool {
+    let PatchOperation::Test(test) = operation else { return false };
+    let parent = test.path.parent().and_then(|parent| parent.resolve(object).ok());
+    test.value.is_null() && parent.is_some_and(Value::is_object) && test.path.resolve(object).is_err()
 }
 
 fn as_applied(object: &Value, operation: PatchOperation) -> PatchOperation {

@@ -13,6 +13,7 @@ mod fixtures;
 mod lists;
 mod objects;
 mod patch;
+mod random;
 mod server;
 mod setup;
 mod simulated;
@@ -48,6 +49,13 @@ static SIMULATED: LazyLock<Option<Server>> = LazyLock::new(|| Some(RUNTIME.block
 fn run<F: Future<Output = ()>>(server: Option<&'static Server>, check: impl FnOnce(&'static Server) -> F) {
     if let Some(server) = server {
         RUNTIME.block_on(check(server));
+    }
+}
+
+#[test]
+fn both_servers_answer_random_writes_alike() {
+    if let (Some(real), Some(simulated)) = (REAL.as_ref(), SIMULATED.as_ref()) {
+        RUNTIME.block_on(random::compare(real, simulated));
     }
 }
 

@@ -7,7 +7,8 @@ use crate::conformance::server::{Answer, Server, until};
 use crate::support::controlplane::LIMITED_USER;
 
 /// Defines the two kinds of KubeVirt and waits until they are served. Scope, names, columns and subresources are those
-/// of its own definitions: there, a VirtualMachineInstance has no status subresource.
+/// of its own definitions: there, a VirtualMachineInstance has no status subresource. Of the schema, it is the part that
+/// the checks use.
 pub(crate) async fn define_kinds(server: &Server) {
     let with_status = json!({"status": {}});
     let ready = column("Ready", ".status.conditions[?(@.type=='Ready')].status");
@@ -63,6 +64,18 @@ fn age() -> Value {
 fn definition(kind: &str, short: [&str; 2], subresources: &Value, columns: &Value) -> Value {
     let singular = kind.to_lowercase();
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let object = |properties: Value| json!({"type": "object", "properties": properties});
+    let text = json!({"type": "string"});
+    let resources = object(json!({"requests": {"type": "object", "additionalProperties": text}}));
+    let domain = object(
+        json!({"devices": anything, "resources": resources, "machine": object(json!({"type": text}))}),
+    );
+    let guest = object(json!({
+        "domain": domain, "hostname": text, "subdomain": text, "volumes": {"type": "array", "items": anything},
+        "terminationGracePeriodSeconds": {"type": "integer"},
+    }));
+    let template = object(json!({"metadata": anything, "spec": guest}));
+    let spec = object(json!({"runStrategy": text, "running": {"type": "boolean"}, "template": template}));
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -76,7 +89,7 @@ fn definition(kind: &str, short: [&str; 2], subresources: &Value, columns: &Valu
             },
             "versions": [{
                 "name": "v1", "served": true, "storage": true, "subresources": subresources, "additionalPrinterColumns": columns,
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": anything, "status": anything}}},
+                "schema": {"openAPIV3Schema": object(json!({"spec": spec, "status": anything}))},
             }],
         },
     })
