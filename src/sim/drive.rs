@@ -235,7 +235,7 @@ mod tests {
         clock.sleep(Duration::from_secs(11)).await;
         cluster.settled().await;
         assert_eq!(counted(), "2");
-        clock.sleep(Duration::from_secs(60)).await;
+        clock.sleep(Duration::from_mins(1)).await;
         cluster.settled().await;
         assert_eq!(counted(), "3");
         let writes = cluster.audit().into_iter().filter(|entry| entry.manager == "counter");
