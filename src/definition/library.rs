@@ -13,6 +13,7 @@ use crate::definition::Workflow;
 use crate::definition::codes;
 use crate::definition::diagnostic::Diagnostic;
 use crate::definition::knowledge::Knowledge;
+use crate::definition::node::Kind;
 use crate::definition::node::Node;
 use crate::definition::node::Place;
 use crate::definition::node::Sources;
@@ -76,7 +77,9 @@ impl Library {
             }
         }
         let own = loader.names();
-        loader.shipped();
+        if loader.documents.iter().any(|document| calls_others(&document.root)) {
+            loader.shipped();
+        }
         let mut library = loader.finish();
         library.workflows.retain(|name, _| own.contains(&name.to_string()));
         library
@@ -264,6 +267,19 @@ impl Loader {
         }
         self.report.sort();
         Library { workflows, knowledge: Arc::new(Knowledge::new(knowledge)), report: self.report }
+    }
+}
+
+/// True if something in the document calls another workflow.
+fn calls_others(node: &Node) -> bool {
+    match &node.kind {
+        Kind::List(items) => items.iter().any(calls_others),
+        Kind::Table(entries) => entries.iter().any(|entry| match (entry.key.as_str(), &entry.node.kind) {
+            ("uses", Kind::Text(text)) => text.value == "workflow",
+            ("destructive", _) => true,
+            _ => calls_others(&entry.node),
+        }),
+        _ => false,
     }
 }
 
