@@ -76,6 +76,11 @@ impl Graph {
         Ok(Self { names, indices, ancestors, order: groups.concat(), groups })
     }
 
+    /// Position of a step in the list that the graph was built from.
+    pub fn index(&self, step: &StepName) -> Option<usize> {
+        self.indices.get(step).copied()
+    }
+
     /// The steps, each after all those before it; steps of equal depth in the order of the file.
     pub fn order(&self) -> &[StepName] {
         &self.order

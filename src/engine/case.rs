@@ -12,6 +12,7 @@ use crate::engine::event::Event;
 use crate::engine::limits;
 use crate::engine::part::Part;
 use crate::engine::part::Role;
+use crate::engine::state::Phase;
 use crate::engine::state::RunState;
 use crate::engine::unit::UnitId;
 use crate::failure::Bilingual;
@@ -96,7 +97,7 @@ impl Case<'_> {
 
     fn has_wait(self, unit: Option<&UnitId>) -> bool {
         let state = unit.and_then(|unit| self.run.unit(unit));
-        state.is_some_and(|state| matches!(state.phase, crate::engine::state::Phase::Waiting(_)))
+        state.is_some_and(|state| matches!(state.phase, Phase::Waiting(_)))
     }
 }
 

@@ -64,7 +64,7 @@ pub enum Effect {
     Summarize,
 }
 
-/// What is to be done now, in a fixed order. An effect stays pending until its report is in: the runner keeps the set
+/// What is to be done at `now`, in a fixed order. An effect stays pending until its report is in: the runner keeps the set
 /// of those that it has begun, and stops those that are not asked for any more.
 pub fn pending_effects(plan: &Plan, run: &RunState, now: Timestamp) -> Vec<Effect> {
     let case = Case { plan, run, now };
@@ -100,6 +100,17 @@ pub fn pending_effects(plan: &Plan, run: &RunState, now: Timestamp) -> Vec<Effec
 
 /// True if the run waits for the report of `effect`.
 pub(super) fn is_pending(case: Case<'_>, effect: &Effect) -> bool {
+    // The report of every step passes here, so the usual case does without asking for all effects.
+    if let Effect::Prepare(unit) = effect
+        && unit.item.is_none()
+        && unit.block.undo.is_none()
+        && let Some(step) = standing::step(case.plan, &unit.block.step)
+        && step.for_each.is_none()
+        && standing::begun(case.run, &step.name).is_none()
+    {
+        let forward = !case.run.is_stopping() && case.may_start() && !case.run.is_rollback_only();
+        return forward && standing::readiness(case.plan, case.run, step) == Readiness::Ready;
+    }
     pending_effects(case.plan, case.run, case.now).contains(effect)
 }
 
@@ -202,7 +213,7 @@ fn is_opening(case: Case<'_>, part: Part<'_>, unit: &UnitId) -> bool {
 }
 
 fn forward(case: Case<'_>, effects: &mut Vec<Effect>) {
-    for step in case.unfinished() {
+    for step in case.frontier() {
         let part = Part { step, role: Role::Forward };
         match standing::begun(case.run, &step.name) {
             Some(state) => items(part, &Block::forward(step.name.clone()), state, effects),

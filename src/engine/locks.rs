@@ -120,7 +120,8 @@ impl LockTable {
         Ok(Grant::Queued)
     }
 
-    /// Puts back what the store says at the start: `run` holds `keys`.
+    /// Puts back what the store says at the start: `run` holds `keys`. First all that hold, by `restore`; then those
+    /// that queue, by `request`, in the order in which they were created.
     pub fn restore(&mut self, run: RunId, owner: RunId, keys: &[LockKey]) {
         self.hold(&Request { run, owner, keys: keys.iter().cloned().collect() });
     }

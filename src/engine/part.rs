@@ -5,6 +5,7 @@ use crate::definition::model::ForEach;
 use crate::definition::model::Guard;
 use crate::definition::model::Step;
 use crate::definition::model::Wait;
+use crate::engine::standing;
 use crate::engine::unit::Block;
 use crate::engine::unit::UnitId;
 use crate::plan::Plan;
@@ -37,7 +38,7 @@ pub struct Part<'p> {
 impl<'p> Part<'p> {
     /// The definition of `block`; none if the plan has no such block.
     pub fn of(plan: &'p Plan, block: &Block) -> Option<Self> {
-        let (step, role) = match plan.workflow.steps.iter().find(|step| step.name == block.step) {
+        let (step, role) = match standing::step(plan, &block.step) {
             Some(step) => (step, Role::Forward),
             None => (plan.workflow.finally.iter().find(|step| step.name == block.step)?, Role::Finally),
         };

@@ -47,7 +47,7 @@ impl<'a> Case<'a> {
                 Some(undoing) => return Progress::Undoing(undoing),
                 None => {}
             }
-        } else if run.cancel_requested || run.is_rollback_only() || self.unfinished().next().is_some() {
+        } else if run.cancel_requested || run.is_rollback_only() || !self.frontier().is_empty() {
             return Progress::Forward;
         }
         match self.next_finally() {
@@ -57,12 +57,26 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The steps of the graph that are not over, each after those before it.
-    pub(super) fn unfinished(self) -> impl Iterator<Item = &'a Step> {
-        let order = self.plan.graph.order().iter().skip(self.run.over);
-        order
-            .filter(move |name| standing::step_outcome(self.plan, self.run, name).is_none())
-            .filter_map(|name| self.plan.workflow.step(name))
+    /// The steps of the graph that are not over and may have begun or be about to, each after those before it; empty
+    /// only if all are over. A step has one before it in the depth above its own, so the search ends with the first
+    /// depth of which nothing is over.
+    pub(super) fn frontier(self) -> Vec<&'a Step> {
+        let mut frontier = vec![];
+        let mut passed = 0;
+        for group in self.plan.graph.groups() {
+            passed += group.len();
+            if passed <= self.run.over {
+                continue;
+            }
+            let before = frontier.len();
+            let open =
+                group.iter().filter(|name| standing::step_outcome(self.plan, self.run, name).is_none());
+            frontier.extend(open.filter_map(|name| standing::step(self.plan, name)));
+            if frontier.len() - before == group.len() {
+                break;
+            }
+        }
+        frontier
     }
 
     fn is_forward(self, block: &Block) -> bool {

@@ -86,8 +86,12 @@ pub fn step_outcome(plan: &Plan, run: &RunState, name: &StepName) -> Option<Bloc
     if block.open > 0 {
         return None;
     }
-    let step = plan.workflow.step(name)?;
-    outcome(Part { step, role: Role::Forward }, block)
+    outcome(Part { step: step(plan, name)?, role: Role::Forward }, block)
+}
+
+/// The step of the graph with that name.
+pub fn step<'p>(plan: &'p Plan, name: &StepName) -> Option<&'p Step> {
+    plan.workflow.steps.get(plan.graph.index(name)?)
 }
 
 /// Whether a step that has not begun may begin, by the steps before it.

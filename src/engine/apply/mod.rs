@@ -23,9 +23,13 @@ use crate::engine::state::RollbackState;
 use crate::engine::state::RunState;
 use crate::engine::state::UnitOutcome;
 use crate::engine::state::UnitState;
+use crate::engine::unit::Block;
+use crate::engine::unit::ItemKey;
 use crate::engine::unit::UnitId;
+use crate::failure::Bilingual;
 use crate::id::RunId;
 use crate::id::Seq;
+use crate::id::StepName;
 use crate::time::Timestamp;
 
 /// An event that cannot have happened in the run's state. Read from a journal it is damage; made by `decide` a bug.
@@ -184,13 +188,8 @@ impl RunState {
         }
     }
 
-    fn set_undone(
-        &mut self,
-        step: &crate::id::StepName,
-        item: Option<&crate::engine::unit::ItemKey>,
-        left: Option<crate::failure::Bilingual>,
-    ) {
-        let unit = crate::engine::unit::Block::forward(step.clone()).unit(item.cloned());
+    fn set_undone(&mut self, step: &StepName, item: Option<&ItemKey>, left: Option<Bilingual>) {
+        let unit = Block::forward(step.clone()).unit(item.cloned());
         if let Some(rollback) = &mut self.rollback {
             rollback.undone.insert(unit, left);
         }
@@ -278,14 +277,14 @@ fn inherited_unit(at: Timestamp, old: &InheritedUnit) -> UnitState {
 }
 
 fn broken<T>(what: T, message: String) -> Broken<T> {
-    Broken { what, message: crate::failure::Bilingual { en: message, zh: None }, handled: false }
+    Broken { what, message: Bilingual { en: message, zh: None }, handled: false }
 }
 
 fn illegal(seq: Seq, event: &Event, why: impl std::fmt::Display) -> IllegalEvent {
     IllegalEvent { seq, event: event.name().to_owned(), why: why.to_string() }
 }
 
-/// Where `completed` says that a unit has ended.
+/// A unit that is taken up again has not ended.
 fn forget_completion(completed: &mut Vec<UnitId>, unit: &UnitId) {
     completed.retain(|other| other != unit);
 }

@@ -12,6 +12,7 @@ use crate::engine::event::AttemptEnd;
 use crate::engine::event::Event;
 use crate::engine::event::Footprint;
 use crate::engine::event::Item;
+use crate::engine::event::ProcessMark;
 use crate::engine::event::SkipReason;
 use crate::engine::event::VerdictReached;
 use crate::engine::state::Phase;
@@ -261,7 +262,7 @@ impl UnitState {
         }
     }
 
-    fn process(&self) -> Option<crate::engine::event::ProcessMark> {
+    fn process(&self) -> Option<ProcessMark> {
         if let Phase::Acting { process, .. } | Phase::Observing { process, .. } = &self.phase {
             process.clone()
         } else {

@@ -46,6 +46,14 @@ pub(super) fn acted(
     if !matches!(state.phase, Phase::Acting { .. }) || state.attempt != attempt {
         return Err(other(&unit, state));
     }
+    // Nobody may call an attempt failed and not know whether it had an effect.
+    let effect = match end.effect {
+        AttemptEffect::Failed(failure) if failure.class == FailureClass::Unknown => {
+            AttemptEffect::Unknown(failure)
+        }
+        effect => effect,
+    };
+    let end = AttemptEnd { effect, ..end };
     Ok(vec![Event::AttemptFinished { unit, attempt, end }])
 }
 
@@ -66,15 +74,19 @@ pub(super) fn observed(
             AttemptEnd { effect, object, result, changes: None }
         }
         Finding::NotDone => not_done(state),
-        Finding::Ended(end) => end,
-        Finding::CannotTell(failure) if case.is_halting(part) => {
+        Finding::CannotTell(failure)
+        | Finding::Ended(AttemptEnd { effect: AttemptEffect::Unknown(failure), .. })
+            if case.is_halting(part) =>
+        {
             AttemptEnd { effect: AttemptEffect::Unknown(failure), ..AttemptEnd::unchanged() }
         }
-        Finding::CannotTell(failure) => {
+        Finding::CannotTell(failure)
+        | Finding::Ended(AttemptEnd { effect: AttemptEffect::Unknown(failure), .. }) => {
             let en = format!("it cannot be told whether {unit} took effect: {}", failure.message);
             let zh = Some(format!("无法判断 {unit} 是否已生效:{}", failure.message));
             return Ok(vec![case.ask(part, Some(&unit), AskReason::CannotTell, Bilingual { en, zh })]);
         }
+        Finding::Ended(end) => end,
     };
     Ok(vec![Event::AttemptFinished { unit, attempt, end }])
 }

@@ -13,8 +13,11 @@ use crate::engine::command::DebtDraft;
 use crate::engine::decide::Rejection;
 use crate::engine::decide::prepare::stale;
 use crate::engine::event::AttemptEffect;
+use crate::engine::event::AttemptEnd;
 use crate::engine::event::Finished;
+use crate::engine::event::RetryDelays;
 use crate::engine::event::RunOutcome;
+use crate::engine::limits;
 use crate::engine::part;
 use crate::engine::part::Part;
 use crate::engine::part::Role;
@@ -96,8 +99,7 @@ fn unit_goes_on(case: Case<'_>, part: Part<'_>, unit: UnitId, state: &UnitState)
         }
         // What is in flight is awaited.
         Phase::Acting { .. } if part.is_internal() && case.is_halting(part) => {
-            let end = crate::engine::event::AttemptEnd::unchanged();
-            let end = crate::engine::event::AttemptEnd { effect: AttemptEffect::NotDone, ..end };
+            let end = AttemptEnd { effect: AttemptEffect::NotDone, ..AttemptEnd::unchanged() };
             Some(Event::AttemptFinished { unit, attempt: state.attempt, end })
         }
         Phase::Acting { .. } | Phase::Observing { .. } | Phase::Done(_) | Phase::Inherited => None,
@@ -121,9 +123,11 @@ fn after_failure(case: Case<'_>, part: Part<'_>, unit: UnitId, state: &UnitState
     }
     let tries = state.retries + 1;
     let repeatable = failure.class != FailureClass::Permanent && tries < part.attempts();
-    let Some(delays) = state.retry.filter(|_| repeatable) else {
+    if !repeatable {
         return case.fail(part, &unit, failure);
-    };
+    }
+    // A wait without an attempt before it has no delays of its own.
+    let delays = state.retry.unwrap_or_else(|| RetryDelays::new(limits::READ_DELAY, limits::READ_DELAY_MAX));
     let policy = &part.step.retry;
     let due = retry::due(case.run.id, &unit, tries, policy, delays, &failure, case.now);
     if state.step_deadline.is_some_and(|deadline| deadline <= due) {
@@ -202,7 +206,7 @@ fn skips(case: Case<'_>) -> Vec<Event> {
     if case.run.is_stopping() || case.run.granted.is_none() {
         return vec![];
     }
-    let waiting = case.unfinished().filter(|step| standing::begun(case.run, &step.name).is_none());
+    let waiting = case.frontier().into_iter().filter(|step| standing::begun(case.run, &step.name).is_none());
     let skipped = waiting.filter_map(|step| match standing::readiness(case.plan, case.run, step) {
         Readiness::Skip(reason) => Some(Event::Skipped { block: Block::forward(step.name.clone()), reason }),
         Readiness::Blocked | Readiness::Ready => None,

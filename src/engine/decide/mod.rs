@@ -18,9 +18,11 @@ use crate::engine::Command;
 use crate::engine::Event;
 use crate::engine::RunState;
 use crate::engine::case::Case;
+use crate::engine::event::Created;
 use crate::engine::invariant;
 use crate::engine::limits;
 use crate::engine::standing;
+use crate::id::RunId;
 use crate::id::Seq;
 use crate::plan::Plan;
 use crate::time::Timestamp;
@@ -121,12 +123,7 @@ fn count_over(plan: &Plan, run: &mut RunState) {
 }
 
 /// The events that a new run begins with: `Created`, and what follows from it.
-pub fn create(
-    plan: &Plan,
-    id: crate::id::RunId,
-    created: crate::engine::event::Created,
-    now: Timestamp,
-) -> (RunState, Vec<Event>) {
+pub fn create(plan: &Plan, id: RunId, created: Created, now: Timestamp) -> (RunState, Vec<Event>) {
     let mut run = RunState::create(id, now, &created);
     debug_assert_eq!(run.seq, Seq(1));
     let mut events = vec![Event::Created(Box::new(created))];

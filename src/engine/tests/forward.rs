@@ -9,7 +9,9 @@ use crate::engine::Command;
 use crate::engine::Rejection;
 use crate::engine::ask::Choice;
 use crate::engine::command::Arming;
+use crate::engine::command::Preparation;
 use crate::engine::command::WaitReport;
+use crate::engine::event::AttemptEnd;
 use crate::engine::state::RunStatus;
 use crate::engine::testing::*;
 use crate::failure::Failure;
@@ -566,12 +568,9 @@ fn a_report_that_nobody_waits_for_is_refused() {
     run.on("act b", &[Reply::Silence]).settle();
     let seq = run.run.seq;
     let stale = [
-        Command::Acted { unit: unit("a"), attempt: 1, end: crate::engine::event::AttemptEnd::unchanged() },
-        Command::Acted { unit: unit("b"), attempt: 2, end: crate::engine::event::AttemptEnd::unchanged() },
-        Command::Prepared {
-            unit: unit("b"),
-            result: crate::engine::command::Preparation::Skip { debt: None },
-        },
+        Command::Acted { unit: unit("a"), attempt: 1, end: AttemptEnd::unchanged() },
+        Command::Acted { unit: unit("b"), attempt: 2, end: AttemptEnd::unchanged() },
+        Command::Prepared { unit: unit("b"), result: Preparation::Skip { debt: None } },
         Command::Judged { unit: unit("b"), report: Box::new(applies(0)) },
         Command::GuardBroken { guard: 0, message: text("x") },
         Command::Summarized { result: Ok(std::sync::Arc::default()) },

@@ -8,8 +8,10 @@ use crate::engine::Command;
 use crate::engine::Effect;
 use crate::engine::Rejection;
 use crate::engine::ask::Choice;
+use crate::engine::event::Created;
 use crate::engine::state::RunStatus;
 use crate::engine::testing::*;
+use crate::time::Timestamp;
 
 fn approval(more: &str) -> String {
     "[steps.ok]\ntitle = \"ok\"\nafter = [\"a\"]\nuses = \"approval\"\nsubject = [\"vm\"]\nexpires = \"1h\"\n\
@@ -342,7 +344,7 @@ fn a_guard_holds_from_the_end_of_one_step_to_the_start_of_another() {
 #[test]
 fn a_run_waits_for_its_locks_and_may_lose_one() {
     let plan = plan_of(&step("a", &[], ""));
-    let locked = |run: &mut crate::engine::event::Created| run.locks = vec!["vm/demo".into()];
+    let locked = |run: &mut Created| run.locks = vec!["vm/demo".into()];
     let mut run = Driver::created(plan.clone(), locked);
     assert_eq!((run.run.status(), run.effects()), (RunStatus::Queued, vec![]));
     run.send(Command::GrantLocks).expect("it queues");
@@ -362,7 +364,7 @@ fn a_run_waits_for_its_locks_and_may_lose_one() {
 
     let mut run = Driver::created(plan, |created| {
         locked(created);
-        created.lock_deadline = Some(crate::time::Timestamp::from_millis(1_060_000));
+        created.lock_deadline = Some(Timestamp::from_millis(1_060_000));
     });
     run.go();
     expect![[r#"

@@ -8,12 +8,16 @@ use expect_test::expect;
 use crate::engine::Command;
 use crate::engine::RunState;
 use crate::engine::ask::Choice;
+use crate::engine::command::Finding;
+use crate::engine::event::AttemptEffect;
+use crate::engine::event::AttemptEnd;
 use crate::engine::event::Created;
 use crate::engine::event::Event;
 use crate::engine::linked;
 use crate::engine::linked::Kind;
 use crate::engine::state::RunStatus;
 use crate::engine::testing::*;
+use crate::failure::Failure;
 
 #[test]
 fn an_attempt_without_a_result_is_observed_after_its_writes_have_settled() {
@@ -78,6 +82,32 @@ fn an_attempt_without_a_result_is_observed_after_its_writes_have_settled() {
         assert!(waited.is_some_and(|(_, at, _)| at.as_millis() >= 1_030_000));
         expected.assert_eq(&run.log_from("interrupted"));
     }
+}
+
+#[test]
+fn an_observed_end_that_is_unknown_is_never_repeated_blindly() {
+    let mut run = Driver::new(&step("a", &[], ""));
+    run.on("act a", &[Reply::Unknown]).on("observe a", &[Reply::Silence]).settle();
+    run.now = run.now + Duration::from_mins(1);
+    let effect = AttemptEffect::Unknown(Failure::unknown("lost", "no answer came"));
+    let finding = Finding::Ended(AttemptEnd { effect, ..AttemptEnd::unchanged() });
+    run.send(Command::Observed { unit: unit("a"), attempt: 1, finding }).expect("it is observed");
+    assert_eq!(run.run.status(), RunStatus::Held);
+
+    let mut run = Driver::new(&step("a", &[], ""));
+    run.on("act a", &[Reply::Fail(Failure::unknown("lost", "no answer came")), Reply::Changed]).go();
+    expect![[r#"
+        created
+        attempt_started a 1
+        attempt_finished a unknown
+        attempt_finished a failed
+        retry_scheduled a lost
+        attempt_started a 2
+        attempt_finished a changed
+        succeeded a
+        finished Succeeded, left []
+    "#]]
+    .assert_eq(&run.log());
 }
 
 #[test]

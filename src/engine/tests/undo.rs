@@ -7,6 +7,7 @@ use expect_test::expect;
 use crate::engine::Command;
 use crate::engine::Effect;
 use crate::engine::ask::Choice;
+use crate::engine::command::Arming;
 use crate::engine::event::Event;
 use crate::engine::state::RunStatus;
 use crate::engine::testing::*;
@@ -389,8 +390,7 @@ fn the_run_timeout_rolls_back_and_time_with_a_question_does_not_count() {
     let wait = "[steps.b.wait]\nuntil = 'object != null'\ntimeout = \"9h\"\nstall_after = \"5m\"\n\
                 progress = 'size(object)'\ntarget = { api = \"v1\", kind = \"Node\", name = \"n\" }\n";
     let steps = step("a", &[], "") + &undo("a", "") + &step("b", &["a"], wait);
-    let arming =
-        crate::engine::command::Arming { timeout: 9 * hour, stall_after: Some(hour / 4), stable_for: vec![] };
+    let arming = Arming { timeout: 9 * hour, stall_after: Some(hour / 4), stable_for: vec![] };
     let mut run = Driver::created(plan_of(&steps), |created| created.timeout_ms = Some(ms));
     run.on("arm b", &[Reply::Arming(arming)]).on("watch b", &[Reply::Report(not_yet())]).settle();
     run.wait(hour / 4).settle();
