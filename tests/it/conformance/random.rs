@@ -243,17 +243,17 @@ fn comparable(answer: &Answer, namespace: &str, last: &mut String) -> (u16, Stri
 /// Lets one object live on both servers.
 async fn live(real: &Server, simulated: &Server, subject: &Subject, seed: u64) {
     let mut random = Random(seed);
-    let (here, there) = (real.namespace().await, simulated.namespace().await);
-    let (mut version_here, mut version_there) = (String::new(), String::new());
+    let (here, elsewhere) = (real.namespace().await, simulated.namespace().await);
+    let (mut real_version, mut simulated_version) = (String::new(), String::new());
     let mut history = vec![];
     for _ in 0..WRITES {
         let write = Write::random(subject, &mut random);
         history.push(format!("{} {} {}", write.how, write.query, write.body));
         let expected = write.send(real, &subject.url(&here)).await;
-        let seen = write.send(simulated, &subject.url(&there)).await;
+        let answer = write.send(simulated, &subject.url(&elsewhere)).await;
         assert_eq!(
-            comparable(&seen, &there, &mut version_there),
-            comparable(&expected, &here, &mut version_here),
+            comparable(&answer, &elsewhere, &mut simulated_version),
+            comparable(&expected, &here, &mut real_version),
             "left: simulated, right: real; {SEED}={seed} {}\n{}",
             subject.kind,
             history.join("\n")
