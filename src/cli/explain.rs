@@ -13,7 +13,7 @@ const SURFACE: &[(&str, &str)] = &[
     ),
     ("ambiguous-run", "A shortened run id fits several runs. Give more of it."),
     (
-        "bad-answer",
+        "bad-choice",
         "What was given is not an answer that a run can take. `windrow show RUN` lists the answers with their commands.",
     ),
     ("bad-debt", "A debt is named RUN/NUMBER, as `windrow debts` lists it."),
@@ -21,7 +21,7 @@ const SURFACE: &[(&str, &str)] = &[
         "bad-inputs",
         "Inputs were unknown, missing, given twice or of the wrong type. `windrow workflows` lists them.",
     ),
-    ("bad-request", "The socket got a line that is no request."),
+    ("bad-line", "The socket got a line that is no request."),
     ("bad-speed", "A speed is a number from 1 up."),
     ("bad-step", "A step is written `halt`, `halt[vm-1]` for an item, `halt/undo.0` for a rollback entry."),
     (

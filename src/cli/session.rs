@@ -10,6 +10,7 @@ use crate::action::k8s::client::Source;
 use crate::action::secret::Secrets;
 use crate::agent;
 use crate::agent::Agent;
+use crate::cli::args::CONNECT_MAX;
 use crate::cli::args::Global;
 use crate::cli::error::CommandError;
 use crate::definition::Library;
@@ -23,8 +24,12 @@ use crate::service::operation::Filter;
 use crate::service::operation::Operation;
 use crate::service::operation::Reply;
 use crate::service::socket::user_name;
+use crate::time::Clock;
 use crate::time::SharedClock;
+use crate::time::SystemClock;
 
+/// How often a state directory that another process has is tried again.
+const CONNECT_BEAT: std::time::Duration = std::time::Duration::from_millis(50);
 /// The fewest characters of a run id that stand for it.
 const ID_CHARS_MIN: usize = 4;
 /// Lines of the index that are asked for at once.
@@ -41,9 +46,24 @@ pub(super) enum Session {
 impl Session {
     /// Finds the process that owns the state directory, or becomes it.
     pub(super) async fn open(global: &Global) -> Result<Self, CommandError> {
-        if let Some(client) = Client::connect(&global.state).await {
-            return Ok(Self::Remote(client));
+        let clock = SystemClock::at_speed(1.0);
+        let give_up = clock.after(CONNECT_MAX);
+        loop {
+            if let Some(client) = Client::connect(&global.state).await {
+                return Ok(Self::Remote(client));
+            }
+            match Self::own(global).await {
+                // A command that is over soon has it, or one whose socket is not open yet.
+                Err(agent::Error::Store(store::Error::InUse { .. })) if clock.now() < give_up => {
+                    clock.sleep(CONNECT_BEAT).await;
+                }
+                session => return session.map_err(|error| unusable(&error)),
+            }
         }
+    }
+
+    /// Becomes the process that owns the state directory.
+    async fn own(global: &Global) -> Result<Self, agent::Error> {
         let library = library(global);
         let source = Source::Kubeconfig { path: global.kubeconfig.clone(), context: global.context.clone() };
         let by = Actor { name: user_name(rustix::process::getuid().as_raw()).into() };
@@ -55,10 +75,17 @@ impl Session {
                 Err(failure) => executor.without_cluster(failure),
             }
         };
-        let agent = Agent::open(&global.state, library, connect).await;
-        let agent = agent.map_err(|error| unusable(&error, global))?;
-        agent.serve().map_err(|error| unusable(&error, global))?;
+        let agent = Agent::open(&global.state, library, connect).await?;
         Ok(Self::Local(Box::new(agent), by))
+    }
+
+    /// Lets other processes in. Only a process that stays to execute runs does: what it is told to start must not end
+    /// with it.
+    pub(super) fn serve(&self) -> Result<(), CommandError> {
+        match self {
+            Self::Remote(_) => Ok(()),
+            Self::Local(agent, _) => agent.serve().map_err(|error| unusable(&error)),
+        }
     }
 
     /// True if runs are executed by this process.
@@ -135,13 +162,10 @@ pub(super) fn library(global: &Global) -> Library {
     }
 }
 
-fn unusable(error: &agent::Error, global: &Global) -> CommandError {
+fn unusable(error: &agent::Error) -> CommandError {
     let message = match error {
         agent::Error::Store(store::Error::InUse { pid }) => {
-            format!(
-                "{} is in use by process {pid}, which does not answer on its socket",
-                global.state.display()
-            )
+            format!("the state directory is in use by process {pid}, which does not answer on its socket")
         }
         agent::Error::Directory { source, .. } => format!("{error}: {source}"),
         agent::Error::Store(_) => error.to_string(),

@@ -155,6 +155,19 @@ pub struct Target {
 }
 
 impl Target {
+    /// The object that a manifest describes; none without apiVersion, kind or name.
+    pub fn of_manifest(manifest: &Template) -> Option<Self> {
+        let namespace = manifest.at(&["metadata", "namespace"]);
+        Some(Self {
+            api: manifest.at(&["apiVersion"])?,
+            kind: manifest.at(&["kind"])?,
+            namespace: namespace.map_or(Namespace::Unset, Namespace::Named),
+            select: Select::Name(manifest.at(&["metadata", "name"])?),
+            allow_empty: false,
+            optional: false,
+        })
+    }
+
     /// Every template in it.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         let namespace = match &self.namespace {

@@ -19,7 +19,7 @@ codes! {
     GUARD_BROKEN = "guard-broken": "A guard does not hold.";
     LOCK_BROKEN = "lock-broken": "Somebody took a lock away.";
     LOCK_TIMEOUT = "lock-timeout": "The locks did not come in time.";
-    LOST_RECORD = "lost-record": "The journal lost a record.";
+    LOST_RECORD = "lost-record": "A record of the run's journal is bad or missing: the run is left as it is and waits for a person. `windrow store check` tells which.";
     PRECONDITION = "precondition": "A precondition is not met.";
     PRECONDITION_TIMEOUT = "precondition-timeout": "A precondition was not met in time.";
     RUN_TIMEOUT = "run-timeout": "The run took too long.";

@@ -32,6 +32,7 @@ use crate::plan::Plan;
 use crate::time::Timestamp;
 use crate::time::shorten;
 
+pub use prepare::CREATED;
 pub use prepare::Prepared;
 pub use prepare::version_of;
 pub use target::ReadPlan;

@@ -33,6 +33,9 @@ use crate::evaluate::value;
 use crate::failure::Bilingual;
 use crate::failure::Failure;
 
+/// What an object that a manifest describes is bound to while its creation is observed. No expression can name it.
+pub const CREATED: &str = "created object";
+
 /// The report, and the request that its digest stands for.
 #[derive(Debug)]
 pub struct Prepared {
@@ -52,6 +55,30 @@ impl Evaluator<'_> {
     /// What has to be read before a unit can start; `None` if it is not to start at all (`when` is false).
     pub fn reads_to_prepare(&self, unit: &UnitId) -> Result<Option<ReadPlan>, Failure> {
         let step = self.step(&unit.block)?;
+        let (scope, readings) = self.reads(unit, step, None)?;
+        // An undo looks at the world first: its `when` sees `object`.
+        if asks_when(unit) && unit.block.undo.is_none() && !self.applies(step, &scope)? {
+            return Ok(None);
+        }
+        Ok(Some(ReadPlan::new(scope, readings)))
+    }
+
+    /// What has to be read to tell whether an attempt took effect (E3): the same, and the object that it was to create.
+    pub fn reads_to_observe(&self, unit: &UnitId) -> Result<ReadPlan, Failure> {
+        let step = self.step(&unit.block)?;
+        let creates = matches!(step.action.uses, ActionKind::K8sCreate | ActionKind::K8sApply);
+        let manifest = step.action.args.get("manifest").filter(|_| creates);
+        let (scope, readings) = self.reads(unit, step, manifest.and_then(Target::of_manifest))?;
+        Ok(ReadPlan::new(scope, readings))
+    }
+
+    /// What a unit reads before its action, and with what its targets are rendered.
+    fn reads(
+        &self,
+        unit: &UnitId,
+        step: &Step,
+        created: Option<Target>,
+    ) -> Result<(Scope, Vec<Reading>), Failure> {
         let target = self.target_of(unit, step);
         let mut wanted = self.expanded(step, &BTreeMap::new(), wanted_to_prepare(step));
         let reads_object = target.is_some() && (needs_object(step.action.uses) || wanted.contains("object"));
@@ -64,12 +91,12 @@ impl Evaluator<'_> {
             wanted.extend(wanted_by_target(target));
             readings.push(Reading { name: name.clone(), target: target.clone() });
         }
-        let scope = self.unit_scope(step, unit, &Readings::default(), &BTreeMap::new(), wanted)?;
-        // An undo looks at the world first: its `when` sees `object`.
-        if asks_when(unit) && unit.block.undo.is_none() && !self.applies(step, &scope)? {
-            return Ok(None);
+        if let Some(target) = created {
+            wanted.extend(wanted_by_target(&target));
+            readings.push(Reading { name: CREATED.to_owned(), target });
         }
-        Ok(Some(ReadPlan::new(scope, readings)))
+        let scope = self.unit_scope(step, unit, &Readings::default(), &BTreeMap::new(), wanted)?;
+        Ok((scope, readings))
     }
 
     /// What the engine is told about a unit that was read.

@@ -7,14 +7,17 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::action::secret::placeholder;
 use crate::definition::expr::Expr;
 use crate::definition::expr::Naming;
 use crate::definition::expr::Scope;
+use crate::definition::model::InputKind;
 use crate::definition::model::Step;
 use crate::definition::template::Template;
 use crate::engine::event::AttemptEffect;
 use crate::engine::event::Blob;
 use crate::engine::state::BlockState;
+use crate::engine::state::Phase;
 use crate::engine::state::UnitState;
 use crate::engine::unit::UnitId;
 use crate::evaluate::Evaluator;
@@ -58,7 +61,11 @@ impl Evaluator<'_> {
         let mut scope = self.empty_scope(lets);
         // Without an undo between the attempts each one needs an object of its own (E4).
         let per_attempt = step.retry.wait && !step.retry.undo;
-        let attempt = self.unit_state(unit).map_or(1, |state| state.attempt + 1);
+        let attempt = self.unit_state(unit).map_or(1, |state| match state.phase {
+            Phase::Inherited => state.attempt + 1,
+            ref phase if phase.is_before_attempt() => state.attempt + 1,
+            _ => state.attempt,
+        });
         scope.naming = Some(Naming {
             run: self.run.id.to_string(),
             step: unit.block.to_string(),
@@ -98,7 +105,7 @@ impl Evaluator<'_> {
 
     fn bind_run(&self, scope: &mut Scope, wanted: &Wanted) -> Result<(), Failure> {
         if wanted.contains("inputs") {
-            scope.values.insert("inputs".to_owned(), self.run.created.inputs.clone());
+            scope.values.insert("inputs".to_owned(), self.inputs());
         }
         if wanted.contains("run") {
             let run = json!({ "id": self.run.id.to_string(), "name": self.run.created.workflow.as_str() });
@@ -112,6 +119,23 @@ impl Evaluator<'_> {
             scope.values.insert("failure".to_owned(), Arc::new(json!(failure)));
         }
         Ok(())
+    }
+
+    /// The inputs; a secret one is what stands for its value until the request is sent (L11).
+    fn inputs(&self) -> Arc<Value> {
+        let inputs = &self.plan.workflow.inputs;
+        let mut secret =
+            inputs.iter().filter(|(_, input)| matches!(input.kind, InputKind::Secret)).peekable();
+        if secret.peek().is_none() {
+            return self.run.created.inputs.clone();
+        }
+        let mut inputs = self.run.created.inputs.as_ref().clone();
+        for (name, _) in secret {
+            if let Some(Value::String(reference)) = inputs.get_mut(name) {
+                *reference = placeholder(reference);
+            }
+        }
+        Arc::new(inputs)
     }
 
     fn bind_unit(&self, scope: &mut Scope, unit: &UnitId, wanted: &Wanted) -> Result<(), Failure> {

@@ -8,6 +8,8 @@ use sha2::Digest;
 use sha2::Sha256;
 
 use crate::action::request::Request;
+use crate::action::secret::reference_of;
+use crate::definition::model::InputKind;
 use crate::engine::Command;
 use crate::engine::Effect;
 use crate::engine::command::Finding;
@@ -104,7 +106,15 @@ impl RunTask {
                 )
             })?
             .clone();
-        let given = args.get("inputs").cloned().unwrap_or_else(|| json!({}));
+        let mut given = args.get("inputs").cloned().unwrap_or_else(|| json!({}));
+        for (name, input) in &plan.workflow.inputs {
+            // A secret is handed on by its reference.
+            let text =
+                given.get(name).and_then(Value::as_str).filter(|_| matches!(input.kind, InputKind::Secret));
+            if let Some(reference) = text.and_then(reference_of).map(Value::from) {
+                given[name] = reference;
+            }
+        }
         let inputs = plan.workflow.complete_inputs(&given).map_err(|error| {
             Failure::permanent(codes::CHILD_START, format!("the inputs of `{name}`: {error}"))
         })?;

@@ -20,6 +20,7 @@ use crate::engine::event::AttemptEnd;
 use crate::engine::event::ObjectVersion;
 use crate::engine::state::Phase;
 use crate::engine::unit::UnitId;
+use crate::evaluate::CREATED;
 use crate::evaluate::ReadPlan;
 use crate::evaluate::Readings;
 use crate::evaluate::Values;
@@ -218,7 +219,7 @@ impl RunTask {
             return Ok(self.observe_process(effect, unit, attempt, process));
         }
         let values = self.shared.values();
-        let plan = self.evaluator(&values).reads_to_prepare(unit).map_err(cannot_tell)?.unwrap_or_default();
+        let plan = self.evaluator(&values).reads_to_observe(unit).map_err(cannot_tell)?;
         let mut observer = self.observer(plan);
         let clock = self.shared.clock.clone();
         Ok(self.spawn(effect, |reporter| async move {
@@ -268,7 +269,8 @@ impl RunTask {
             ));
         };
         let values = self.shared.values();
-        let object = readings.values.get("object").map(AsRef::as_ref);
+        let object = readings.values.get(CREATED).or_else(|| readings.values.get("object"));
+        let object = object.map(AsRef::as_ref);
         let proof = self.proof(step, unit, attempt, object);
         let done =
             |ours| Finding::Done { ours, object: object.and_then(crate::evaluate::version_of), result: None };

@@ -16,6 +16,7 @@ use crate::definition::knowledge::Knowledge;
 use crate::engine::Command;
 use crate::engine::Event;
 use crate::engine::RunState;
+use crate::engine::codes;
 use crate::engine::decide::Rejection;
 use crate::engine::event::Actor;
 use crate::engine::event::RunOutcome;
@@ -32,6 +33,7 @@ use crate::id::Seq;
 use crate::journal::Store;
 use crate::journal::store;
 use crate::journal::store::Append;
+use crate::journal::store::Summary;
 use crate::plan::Plan;
 use crate::plan::WorkflowDigest;
 use crate::runner::Error;
@@ -149,7 +151,13 @@ impl Host {
     /// # Errors
     /// As [`Host::command`].
     pub async fn adopt(&self, run: RunId) -> Result<(), Error> {
-        let (_, state) = self.load(run)?;
+        let (_, state) = match self.load(run) {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                self.shared.hold_damaged(run, &error).await;
+                return Err(error);
+            }
+        };
         if state.finished.is_some() {
             return Err(Error::Rejected(finished(&state)));
         }
@@ -364,9 +372,8 @@ impl Shared {
 
     async fn revive(self: Arc<Self>, run: RunId, mut mailbox: Mailbox) {
         match self.load(run) {
-            Ok((_, state)) if state.finished.is_some() => {
-                self.forget(run);
-                self.refuse_all(&mut mailbox.1, || Error::Rejected(finished(&state)));
+            Ok((plan, state)) if state.finished.is_some() => {
+                RunTask::new(self, plan, state, mailbox, vec![]).epilogue().await;
             }
             Ok((plan, state)) => {
                 let mut task = RunTask::new(self, plan, state, mailbox, vec![]);
@@ -375,9 +382,24 @@ impl Shared {
             }
             Err(error) => {
                 tracing::error!(%run, %error, "the run cannot go on");
+                self.hold_damaged(run, &error).await;
                 self.forget(run);
                 self.refuse_all(&mut mailbox.1, || error.clone());
             }
+        }
+    }
+
+    /// A run whose journal is damaged takes no more events: it waits for a person, and the others go on (S3).
+    async fn hold_damaged(&self, run: RunId, error: &Error) {
+        let Error::Store(store::Error::Damaged { .. }) = error else { return };
+        let Ok(Some(line)) = self.store.summary(run) else { return };
+        if line.status.is_terminal() {
+            return;
+        }
+        let held_reason = Some(codes::LOST_RECORD.to_owned());
+        let held = Summary { status: RunStatus::Held, held_reason, due: None, ..line };
+        if let Err(error) = self.store.put_summary(held).await {
+            tracing::error!(%run, %error, "the index cannot be written");
         }
     }
 
@@ -476,6 +498,7 @@ impl Shared {
     pub(super) fn finish(self: &Arc<Self>, run: &RunState) {
         self.forget(run.id);
         self.updates.publish_end(run.id, run.status());
+        self.executor.forget_processes(&run.id.to_string());
         let granted = lock(&self.locks).release(run.id);
         granted.into_iter().for_each(|next| self.grant(next));
     }

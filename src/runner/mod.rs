@@ -9,6 +9,7 @@ pub mod codes;
 mod effects;
 pub mod host;
 mod index;
+mod masking;
 mod observer;
 mod program;
 mod recover;

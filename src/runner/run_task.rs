@@ -132,6 +132,26 @@ impl RunTask {
         }
     }
 
+    /// A run that is over takes remarks and the closing of debts; the engine refuses everything else.
+    pub(super) async fn epilogue(mut self) {
+        loop {
+            while let Ok(message) = self.inbox.try_recv() {
+                match message {
+                    // Nobody has to wait for it.
+                    Message::Stop(stopped) => drop(stopped.send(())),
+                    message => self.take(message),
+                }
+            }
+            if let Err(error) = self.save().await {
+                tracing::error!(run = %self.run.id, %error, "the journal cannot be written");
+                return self.shared.forget(self.run.id);
+            }
+            if self.shared.park(self.run.id, None, &self.inbox) {
+                return;
+            }
+        }
+    }
+
     fn take(&mut self, message: Message) {
         match message {
             Message::Request(command, reply) => match self.advance(command) {
@@ -183,7 +203,8 @@ impl RunTask {
         }
     }
 
-    fn advance(&mut self, command: Command) -> Result<(), Error> {
+    fn advance(&mut self, mut command: Command) -> Result<(), Error> {
+        crate::runner::masking::mask(&mut command, self.shared.executor.secrets());
         let events = engine::decide::advance(&self.plan, &mut self.run, command, self.shared.clock.now())?;
         self.unsaved.extend(events);
         Ok(())

@@ -34,23 +34,22 @@ impl Values for SideFiles {
     }
 
     fn keep(&self, value: Arc<Value>) -> Result<Blob, Failure> {
+        let value = self.secrets.protect(&value);
         if is_small(&value) {
             return Ok(Blob::Inline(value));
         }
-        let mut value = Arc::unwrap_or_clone(value);
-        self.secrets.hide(&mut value);
         let not_kept = |error: &dyn std::error::Error| {
             Failure::retryable(codes::NOT_KEPT, format!("a value could not be kept: {error}"))
         };
-        let bytes = serde_json::to_vec(&value).map_err(|error| not_kept(&error))?;
+        let bytes = serde_json::to_vec(value.as_ref()).map_err(|error| not_kept(&error))?;
         if bytes.len() <= INLINE_BYTES_MAX {
-            return Ok(Blob::Inline(Arc::new(value)));
+            return Ok(Blob::Inline(value));
         }
         self.store.put_blob(&bytes).map(Blob::Side).map_err(|error| not_kept(&error))
     }
 }
 
-/// True for what is small without counting, and has no leaves that could be secret: most captures.
+/// True for what is small without counting: most captures.
 fn is_small(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => true,

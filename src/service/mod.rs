@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::definition::Library;
 use crate::engine::Command;
+use crate::engine::codes;
 use crate::engine::event::Actor;
 use crate::engine::event::Trigger;
 use crate::engine::linked::Kind;
@@ -22,6 +23,7 @@ use crate::engine::state::RunStatus;
 use crate::failure::Failure;
 use crate::id::RunId;
 use crate::journal::Store;
+use crate::journal::store;
 use crate::journal::store::Summary;
 use crate::plan::Plan;
 use crate::runner::Error;
@@ -219,9 +221,12 @@ impl Handle {
         loop {
             let lines = self.store.runs(before, SCAN).map_err(Error::from)?;
             for line in lines.iter().filter(|line| line.debts > 0) {
-                let (_, state) = self.host.load(line.run)?;
-                let row = |debt| json!({ "run": line.run, "workflow": line.workflow, "debt": debt });
-                rows.extend(state.debts.iter().map(row));
+                let row = |debt: Value| json!({ "run": line.run, "workflow": line.workflow, "debt": debt });
+                match self.host.load(line.run) {
+                    Ok((_, state)) => rows.extend(state.debts.iter().map(|debt| row(json!(debt)))),
+                    // One bad run hides nothing of the others.
+                    Err(error) => rows.push(row(json!({ "what": { "en": error.to_string() } }))),
+                }
             }
             match lines.last().filter(|_| lines.len() == SCAN) {
                 Some(last) => before = Some(last.run),
@@ -270,6 +275,9 @@ impl From<Error> for Problem {
             Error::Refused(failure) => (ProblemKind::Refused, failure),
             Error::UnknownRun(_) => (ProblemKind::Usage, Failure::permanent("unknown-run", text)),
             Error::Cluster(failure) => (ProblemKind::Unusable, failure),
+            Error::Store(store::Error::Damaged { .. }) => {
+                (ProblemKind::Unusable, Failure::permanent(codes::LOST_RECORD, text))
+            }
             Error::Store(_) => (ProblemKind::Unusable, Failure::permanent("store", text)),
             Error::WrongCluster { .. } => (ProblemKind::Unusable, Failure::permanent("wrong-cluster", text)),
         };

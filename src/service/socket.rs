@@ -131,7 +131,7 @@ async fn connection(handle: Handle, stream: UnixStream) {
         match serde_json::from_slice::<Request>(&line) {
             Ok(request) => drop(tokio::spawn(answer(handle.clone(), request, by.clone(), answers.clone()))),
             Err(error) => {
-                let failure = Failure::permanent("bad-request", format!("not a request: {error}"));
+                let failure = Failure::permanent("bad-line", format!("not a request: {error}"));
                 let answer = Answer::Error(Problem::usage(failure));
                 if answers.send(Response { id: 0, answer }).await.is_err() {
                     break;

@@ -32,6 +32,11 @@ impl Masker {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// True while no value is known: there is nothing to mask.
+    pub fn is_empty(&self) -> bool {
+        self.forms().is_empty()
+    }
+
     /// From now on the value is masked: plain, in base64 at any offset, in a URL, inside a JSON text.
     pub fn add(&self, value: &str) {
         let mut forms = self.forms();
@@ -62,7 +67,7 @@ impl Masker {
 
     /// Masks every text of a value, keys included.
     pub fn mask_value(&self, value: &mut Value) {
-        if self.forms().is_empty() {
+        if self.is_empty() {
             return;
         }
         match value {

@@ -47,6 +47,12 @@ pub fn placeholder(reference: &str) -> String {
     format!("{OPEN}{SECRET}{reference}{CLOSE}")
 }
 
+/// The reference behind a text that is a [`placeholder`] and nothing else.
+pub fn reference_of(text: &str) -> Option<&str> {
+    let reference = text.strip_prefix(OPEN)?.strip_prefix(SECRET)?.strip_suffix(CLOSE)?;
+    (!reference.contains(CLOSE)).then_some(reference)
+}
+
 /// True for a text of the form of a reference: `env:NAME`, `file:PATH`, `k8s:NAMESPACE/NAME/KEY`, or a sealed literal.
 pub fn is_reference(text: &str) -> bool {
     match text.split_once(':') {
@@ -112,7 +118,12 @@ impl Secrets {
     /// What may be stored or shown of a value: leaves of objects hidden, resolved secrets masked. The one place
     /// through which everything goes before it is kept.
     pub fn protect(&self, value: &Arc<Value>) -> Arc<Value> {
-        if matches!(**value, Value::Null | Value::Bool(_) | Value::Number(_)) {
+        let has_no_leaves = match **value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => true,
+            Value::String(_) => self.masker.is_empty(),
+            Value::Array(_) | Value::Object(_) => false,
+        };
+        if has_no_leaves {
             return Arc::clone(value);
         }
         let mut safe = value.as_ref().clone();

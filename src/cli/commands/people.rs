@@ -69,7 +69,7 @@ fn answer(words: &[String]) -> Result<(Option<String>, Choice), CommandError> {
     };
     let wrong = || {
         CommandError::usage(
-            "bad-answer",
+            "bad-choice",
             "an answer is done, retry, wait DURATION, skip, rollback or fail, after the step if several ask",
         )
     };
@@ -176,6 +176,7 @@ async fn say_and_follow(
     printer: &Printer,
 ) -> Result<u8, CommandError> {
     let session = Session::open(global).await?;
+    session.serve()?;
     let run = session.run(run).await?;
     session.call(Operation::Command { run, verb }).await?;
     if session.is_local() { super::runs::go_on(&session, run, printer).await } else { Ok(0) }

@@ -55,11 +55,9 @@ fn confirm(printer: &Printer) -> Result<(), CommandError> {
 
 /// Starts a run and follows it.
 async fn start(session: &Session, operation: Operation, printer: &Printer) -> Result<u8, CommandError> {
+    session.serve()?;
     match session.call(operation).await? {
-        Reply::Started { run } => {
-            // Several may be followed at once: the id is the first thing that is printed.
-            go_on(session, run, printer).await
-        }
+        Reply::Started { run } => go_on(session, run, printer).await,
         _ => Err(CommandError::bug()),
     }
 }
@@ -75,14 +73,25 @@ pub(super) async fn resume(
     printer: &Printer,
 ) -> Result<u8, CommandError> {
     let session = Session::open(global).await?;
+    session.serve()?;
     let Some(text) = run else {
         let filter = Filter { open: true, ..Filter::default() };
         let asked = Operation::Runs { filter, before: None, limit: 1000 };
         let Reply::Runs { runs, .. } = session.call(asked).await? else { return Err(CommandError::bug()) };
-        session.call(Operation::Resume { run: None }).await?;
         let mut worst = 0;
+        let mut going = vec![];
+        // Oldest first. One that cannot go on keeps none of the others from it.
         for line in runs.iter().rev() {
-            worst = worst.max(go_on(&session, line.run, printer).await?);
+            match session.call(Operation::Resume { run: Some(line.run) }).await {
+                Ok(_) => going.push(line.run),
+                Err(error) => {
+                    printer.failure(&error);
+                    worst = worst.max(error.code());
+                }
+            }
+        }
+        for run in going {
+            worst = worst.max(go_on(&session, run, printer).await?);
         }
         return Ok(worst);
     };
