@@ -6,6 +6,7 @@ pub mod cli;
 pub mod definition;
 pub mod engine;
 pub mod evaluate;
+pub mod failpoint;
 pub mod failure;
 pub mod id;
 pub mod journal;

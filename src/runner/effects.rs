@@ -24,6 +24,8 @@ use crate::evaluate::CREATED;
 use crate::evaluate::ReadPlan;
 use crate::evaluate::Readings;
 use crate::evaluate::Values;
+use crate::failpoint;
+use crate::failpoint::Place;
 use crate::failure::Bilingual;
 use crate::failure::Failure;
 use crate::failure::FailureClass;
@@ -34,6 +36,8 @@ use crate::runner::run_task::RunTask;
 use crate::runner::tasks::Reporter;
 use crate::runner::tasks::Task;
 
+/// How long a request of a test is on its way before the process ends: a local server has it by then.
+const AFTER_SEND: Duration = Duration::from_millis(50);
 /// How long an interrupted attempt is looked for while the cluster does not answer, before a person is asked.
 const OBSERVE_PATIENCE: Duration = Duration::from_mins(5);
 
@@ -173,7 +177,9 @@ impl RunTask {
         }
         let (executor, values, unit) = (self.shared.executor.clone(), self.shared.values(), unit.clone());
         Ok(self.spawn(effect, |reporter| async move {
-            let answer = executor.execute(&origin, &request, limit).await;
+            let request = executor.execute(&origin, &request, limit);
+            let answer = failpoint_after_send(request, &origin.unit).await;
+            failpoint::reach(Place::AfterAnswer, &origin.unit);
             reporter.done(acted(&unit, attempt, end_of(answer, &values)));
         }))
     }
@@ -354,6 +360,21 @@ fn refusal(effect: &Effect, failure: Failure) -> Command {
             Command::GuardBroken { guard, message: Bilingual { en: failure.message, zh: None } }
         }
     }
+}
+
+/// Carries out a request. For a test the process ends while it is on its way: what was sent takes effect, whatever
+/// becomes of the sender.
+async fn failpoint_after_send(request: impl Future<Output = Answer>, unit: &str) -> Answer {
+    if !failpoint::is_armed(Place::AfterSend, unit) {
+        return request.await;
+    }
+    let on_its_way = tokio::time::timeout(AFTER_SEND, request).await;
+    failpoint::reach(Place::AfterSend, unit);
+    on_its_way.unwrap_or_else(|_| Answer::Failed(interrupted_here()))
+}
+
+fn interrupted_here() -> Failure {
+    Failure::unknown(crate::engine::codes::CANNOT_TELL, "a test ended the request")
 }
 
 fn interrupted(unit: &UnitId) -> Failure {

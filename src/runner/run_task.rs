@@ -17,6 +17,8 @@ use crate::engine::effect::pending_effects;
 use crate::engine::unit::UnitId;
 use crate::evaluate::Evaluator;
 use crate::evaluate::Readings;
+use crate::failpoint;
+use crate::failpoint::Place;
 use crate::id::Seq;
 use crate::journal::store;
 use crate::journal::store::Append;
@@ -289,7 +291,10 @@ impl RunTask {
                 events: events.clone(),
                 summary: (self.summary.as_ref() != Some(&summary)).then(|| summary.clone()),
             };
+            let intents = intents(&events);
+            intents.iter().for_each(|unit| failpoint::reach(Place::BeforeAppend, unit));
             self.durable = self.shared.append(append).await?;
+            intents.iter().for_each(|unit| failpoint::reach(Place::AfterAppend, unit));
             self.summary = Some(summary);
             self.shared.publish(&self.run, events);
         }
@@ -322,4 +327,16 @@ impl RunTask {
     pub(super) fn evaluator<'a>(&'a self, values: &'a crate::runner::values::SideFiles) -> Evaluator<'a> {
         self.shared.evaluator(&self.plan, &self.run, values)
     }
+}
+
+/// The units whose attempts begin with these events, for the failpoints of tests.
+fn intents(events: &[Event]) -> Vec<String> {
+    if cfg!(not(debug_assertions)) {
+        return vec![];
+    }
+    let unit = |event: &Event| match event {
+        Event::AttemptStarted { unit, .. } => Some(unit.to_string()),
+        _ => None,
+    };
+    events.iter().filter_map(unit).collect()
 }

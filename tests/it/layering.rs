@@ -8,6 +8,7 @@ use std::path::PathBuf;
 const ALLOWED: &[(&str, &[&str])] = &[
     ("id", &[]),
     ("time", &[]),
+    ("failpoint", &[]),
     ("failure", &[]),
     ("config", &[]),
     ("sim", &["id", "time"]),
@@ -17,7 +18,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("journal", &["engine", "plan", "failure", "id", "time"]),
     ("action", &["definition", "failure", "id", "time"]),
     ("evaluate", &["action", "engine", "plan", "definition", "failure", "id", "time"]),
-    ("runner", &["evaluate", "action", "journal", "engine", "plan", "definition", "failure", "id", "time"]),
+    (
+        "runner",
+        &[
+            "failpoint",
+            "evaluate",
+            "action",
+            "journal",
+            "engine",
+            "plan",
+            "definition",
+            "failure",
+            "id",
+            "time",
+        ],
+    ),
     (
         "service",
         &["runner", "evaluate", "action", "journal", "engine", "plan", "definition", "failure", "id", "time"],

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
 
 mod conformance;
+mod crash;
 mod language;
 mod layering;
 mod rehearsals;

@@ -1,0 +1,278 @@
+//! `kill -9` on the real binary: at each point of each write, and at random moments.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::process::Output;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use windrow::definition::Library;
+use windrow::failpoint::Place;
+use windrow::failpoint::VARIABLE;
+use windrow::sim;
+use windrow::time::SystemClock;
+
+/// The pace of the cluster: a shutdown of eight seconds takes a fifth of one.
+const SPEED: f64 = 40.0;
+/// A run that has not ended by then hangs.
+const RUN_MAX: Duration = Duration::from_secs(60);
+
+/// A cluster behind a port, and a state directory.
+struct Bench {
+    cluster: sim::Cluster,
+    dir: tempfile::TempDir,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let cluster = runtime.block_on(async {
+            let clock = Arc::new(SystemClock::at_speed(SPEED));
+            let cluster =
+                sim::Cluster::start(sim::Options { seed: 7, ..sim::Options::default() }, clock).unwrap();
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let config = sim::Cluster::kubeconfig(listener.local_addr().unwrap());
+            std::fs::write(dir.path().join("kubeconfig"), config).unwrap();
+            let served = cluster.clone();
+            tokio::spawn(async move { served.serve(listener, std::future::pending()).await });
+            cluster.settled().await;
+            cluster
+        });
+        Self { cluster, dir, _runtime: runtime }
+    }
+
+    fn windrow(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_windrow"));
+        command.current_dir(self.dir.path()).env_remove(VARIABLE).env("NO_COLOR", "1").env("LC_ALL", "C");
+        command.args(["--state", "state", "--kubeconfig", "kubeconfig"]).stdin(Stdio::null());
+        command
+    }
+
+    fn start(&self, workflow: &str) -> Command {
+        let mut command = self.windrow();
+        command.args(["run", workflow, "-i", "vm=demo", "--yes", "--key", "crash"]);
+        command
+    }
+
+    /// The one run of this state directory.
+    fn run(&self) -> Value {
+        let output = self.windrow().args(["runs", "--output", "json"]).output().unwrap();
+        let runs: Value = serde_json::from_slice(&output.stdout).unwrap();
+        runs[0].clone()
+    }
+
+    fn show(&self) -> Value {
+        let run = self.run()["run"].as_str().unwrap().to_owned();
+        let output = self.windrow().args(["show", &run, "--output", "json"]).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Goes on until the run is over; the exit code.
+    fn finish(&self, workflow: &str) -> i32 {
+        // The key finds a run that exists, and starts one that does not: a kill may have come before the first event.
+        let code = exit(&self.start(workflow).output().unwrap());
+        if !self.is_over() {
+            let run = self.run()["run"].as_str().unwrap().to_owned();
+            return exit(&self.windrow().args(["resume", &run]).output().unwrap());
+        }
+        code
+    }
+
+    fn is_over(&self) -> bool {
+        !self.run()["finished_at"].is_null()
+    }
+
+    /// The end state, and how often windrow wrote each object.
+    fn outcome(&self) -> Outcome {
+        let mut writes = BTreeMap::new();
+        for entry in self.cluster.audit().into_iter().filter(|entry| entry.manager.starts_with("windrow-")) {
+            *writes.entry(format!("{} {} {}", entry.verb, entry.name, entry.manager)).or_default() += 1;
+        }
+        let objects =
+            self.cluster.objects().into_iter().map(|(_, object)| Arc::unwrap_or_clone(object)).collect();
+        Outcome { state: self.show()["state"].as_str().unwrap().to_owned(), writes, objects }
+    }
+}
+
+struct Outcome {
+    state: String,
+    writes: BTreeMap<String, usize>,
+    objects: Vec<Value>,
+}
+
+fn exit(output: &Output) -> i32 {
+    output.status.code().unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// What must be the same, crash or no crash.
+fn assert_same(found: &Outcome, undisturbed: &Outcome, what: &str) {
+    assert_eq!(found.state, undisturbed.state, "{what}");
+    assert_eq!(found.writes, undisturbed.writes, "{what}: a write was repeated or lost");
+    let mut differences = sim::equal::differences(&undisturbed.objects, &found.objects);
+    // The signature of a write names its run.
+    differences.retain(|line| !line.contains("windrow.io/last-write"));
+    assert!(differences.is_empty(), "{what}: {differences:#?}");
+}
+
+/// The steps of a workflow that write, forward.
+fn writing_steps(workflow: &str) -> Vec<String> {
+    let library = Library::built_in();
+    let plan = windrow::plan::from_library(&library, &workflow.parse().unwrap()).unwrap();
+    let inputs = library.get(workflow).unwrap().parse_inputs(["vm=demo"]).unwrap();
+    let explained = plan.explain(&inputs);
+    explained.steps.iter().filter(|step| !step.writes.is_empty()).map(|step| step.name.to_string()).collect()
+}
+
+fn undisturbed(workflow: &str) -> Outcome {
+    let bench = Bench::new();
+    prepare(&bench, workflow);
+    assert_eq!(bench.finish(workflow), 0, "{workflow} undisturbed");
+    bench.outcome()
+}
+
+/// Brings the VM into the state that the workflow begins with.
+fn prepare(bench: &Bench, workflow: &str) {
+    if matches!(workflow, "vm-start") {
+        let stop =
+            bench.windrow().args(["run", "vm-stop", "-i", "vm=demo", "--state", "other"]).output().unwrap();
+        assert_eq!(exit(&stop), 0, "{}", String::from_utf8_lossy(&stop.stderr));
+    }
+}
+
+#[test]
+fn a_run_that_dies_at_any_point_of_a_write_goes_on_and_writes_nothing_twice() {
+    for workflow in ["vm-stop", "vm-start", "vm-restart", "vm-force-stop", "vm-force-restart"] {
+        let expected = undisturbed(workflow);
+        for step in writing_steps(workflow) {
+            for place in Place::ALL {
+                let what = format!("{workflow}: {} {step}", place.word());
+                let bench = Bench::new();
+                prepare(&bench, workflow);
+                let armed = format!("{}:{step}", place.word());
+                let died = bench.start(workflow).env(VARIABLE, &armed).output().unwrap();
+                // A step whose condition is false in this cluster never gets to the point.
+                let reached = died.status.code().is_none();
+                if reached {
+                    assert_eq!(bench.finish(workflow), 0, "{what}");
+                }
+                eprintln!("{what}: {}", if reached { "killed, went on" } else { "not reached" });
+                assert_same(&bench.outcome(), &expected, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_at_random_moments_ends_as_if_nothing_had_happened() {
+    let rounds = number("WINDROW_KILLS", 20);
+    let seed = number("WINDROW_SEED", 1);
+    eprintln!("SEED={seed}");
+    let mut random = Random(seed);
+    let mut windows: BTreeMap<String, u32> = BTreeMap::new();
+    let expected: BTreeMap<&str, Outcome> =
+        ["vm-stop", "vm-restart"].into_iter().map(|workflow| (workflow, undisturbed(workflow))).collect();
+    for round in 0..rounds {
+        let workflow = if random.below(3) == 0 { "vm-stop" } else { "vm-restart" };
+        let bench = Bench::new();
+        let mut kills = vec![];
+        loop {
+            let window = kill_once(&bench, workflow, Duration::from_millis(random.below(1200)));
+            *windows.entry(window.clone()).or_default() += u32::from(window != "over");
+            if window == "over" || kills.len() >= 8 {
+                break;
+            }
+            kills.push(window);
+        }
+        if bench.run().is_null() || !bench.is_over() {
+            assert_eq!(bench.finish(workflow), 0, "round {round}, seed {seed}: {kills:?}");
+        }
+        eprintln!("round {round}: {workflow} killed {} times: {}", kills.len(), kills.join(", "));
+        assert_same(&bench.outcome(), &expected[workflow], &format!("round {round}, seed {seed}: {kills:?}"));
+    }
+    eprintln!("kills by window: {windows:?}");
+}
+
+/// Lets the run go on for a while and kills it; what it was doing then, `over` if it ended before.
+fn kill_once(bench: &Bench, workflow: &str, after: Duration) -> String {
+    let mut command = bench.start(workflow);
+    if !bench.run().is_null() && !bench.is_over() {
+        let run = bench.run()["run"].as_str().unwrap().to_owned();
+        command = bench.windrow();
+        command.args(["resume", &run]);
+    }
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    if let Some(status) = ended_within(&mut child, after) {
+        assert_eq!(status, Some(0), "{workflow} ended by itself");
+        return "over".to_owned();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    window(bench)
+}
+
+/// Waits for a child, `limit` at most; none if it still runs then.
+fn ended_within(child: &mut std::process::Child, limit: Duration) -> Option<Option<i32>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let mut beat = tokio::time::interval(Duration::from_millis(5));
+        let beats = limit.as_millis().min(RUN_MAX.as_millis()) / 5;
+        for _ in 0..=beats {
+            beat.tick().await;
+            if let Some(status) = child.try_wait().unwrap() {
+                return Some(status.code());
+            }
+        }
+        None
+    })
+}
+
+/// Which part of a step's life the journal ends in.
+fn window(bench: &Bench) -> String {
+    if bench.run().is_null() {
+        return "before the first event".to_owned();
+    }
+    let run = bench.run()["run"].as_str().unwrap().to_owned();
+    let output = bench.windrow().args(["show", &run, "--events", "--output", "json"]).output().unwrap();
+    let view: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let last = view["events"].as_array().unwrap().last().unwrap()["event"].clone();
+    let kind = last.as_object().unwrap().keys().next().unwrap().as_str();
+    match kind {
+        "attempt_started" | "interrupted" => "intent without result",
+        "wait_started" | "wait_noted" | "precondition_pending" | "sleep_started" => "waiting",
+        "finished" => "after the end",
+        _ => "between steps",
+    }
+    .to_owned()
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+/// A small generator: the same seed gives the same moments.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % limit
+    }
+}
+
+/// The state directory is where the tests think it is.
+#[test]
+fn a_state_directory_belongs_to_one_cluster_and_one_process() {
+    let bench = Bench::new();
+    assert_eq!(bench.finish("vm-stop"), 0);
+    assert!(Path::new(&bench.dir.path().join("state")).is_dir());
+    assert_eq!(bench.outcome().state, "Succeeded");
+}
