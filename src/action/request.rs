@@ -137,5 +137,7 @@ impl From<Result<Self, Failure>> for Answer {
     }
 }
 
-/// The longest time between asking and answering when a step sets no `attempt_timeout`.
-pub const ATTEMPT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+/// The longest time between asking and answering when a step sets no `attempt_timeout`. Longer than the 10 s that
+/// KubeVirt's webhooks may take, and no longer than needed: after a crash an unanswered request is given so long to
+/// take effect before the world is looked at (E3).
+pub const ATTEMPT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(15);

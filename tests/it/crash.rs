@@ -6,6 +6,7 @@ use std::process::Command;
 use std::process::Output;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -145,27 +146,44 @@ fn prepare(bench: &Bench, workflow: &str) {
     }
 }
 
+/// Cases at once: they mostly wait for an interrupted request to settle.
+const CASES_AT_ONCE: usize = 8;
+
 #[test]
 fn a_run_that_dies_at_any_point_of_a_write_goes_on_and_writes_nothing_twice() {
-    for workflow in ["vm-stop", "vm-start", "vm-restart", "vm-force-stop", "vm-force-restart"] {
-        let expected = undisturbed(workflow);
-        for step in writing_steps(workflow) {
-            for place in Place::ALL {
-                let what = format!("{workflow}: {} {step}", place.word());
-                let bench = Bench::new();
-                prepare(&bench, workflow);
-                let armed = format!("{}:{step}", place.word());
-                let died = bench.start(workflow).env(VARIABLE, &armed).output().unwrap();
-                // A step whose condition is false in this cluster never gets to the point.
-                let reached = died.status.code().is_none();
-                if reached {
-                    assert_eq!(bench.finish(workflow), 0, "{what}");
+    let workflows = ["vm-stop", "vm-start", "vm-restart", "vm-force-stop", "vm-force-restart"];
+    let cases = workflows.iter().flat_map(|workflow| {
+        let steps = writing_steps(workflow).into_iter();
+        steps.flat_map(move |step| Place::ALL.map(|place| (*workflow, step.clone(), place)))
+    });
+    let cases = Mutex::new(cases);
+    let expected: BTreeMap<_, _> =
+        workflows.iter().map(|workflow| (*workflow, undisturbed(workflow))).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..CASES_AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let Some((workflow, step, place)) = cases.lock().unwrap().next() else { return };
+                    dies_at(workflow, &step, place, &expected[workflow]);
                 }
-                eprintln!("{what}: {}", if reached { "killed, went on" } else { "not reached" });
-                assert_same(&bench.outcome(), &expected, &what);
-            }
+            });
         }
+    });
+}
+
+/// The process dies at one point of one step; another one finishes the run.
+fn dies_at(workflow: &str, step: &str, place: Place, expected: &Outcome) {
+    let what = format!("{workflow}: {} {step}", place.word());
+    let bench = Bench::new();
+    prepare(&bench, workflow);
+    let died = bench.start(workflow).env(VARIABLE, format!("{}:{step}", place.word())).output().unwrap();
+    // A step whose condition is false in this cluster never gets to the point.
+    let reached = died.status.code().is_none();
+    if reached {
+        assert_eq!(bench.finish(workflow), 0, "{what}");
     }
+    eprintln!("{what}: {}", if reached { "killed, went on" } else { "not reached" });
+    assert_same(&bench.outcome(), expected, &what);
 }
 
 #[test]
