@@ -34,6 +34,7 @@ use crate::time::shorten;
 
 pub use prepare::CREATED;
 pub use prepare::Prepared;
+pub use prepare::is_child_undo;
 pub use prepare::version_of;
 pub use target::ReadPlan;
 pub use target::Reading;

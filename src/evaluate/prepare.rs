@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -11,10 +12,12 @@ use crate::definition::model::ActionKind;
 use crate::definition::model::Step;
 use crate::definition::model::Target;
 use crate::engine::command::DebtDraft;
+use crate::engine::command::Go;
 use crate::engine::command::Preparation;
 use crate::engine::command::Ready;
 use crate::engine::event::Facts;
 use crate::engine::event::ObjectVersion;
+use crate::engine::part::CHILD_UNDO;
 use crate::engine::unit::UnitId;
 use crate::evaluate::Evaluator;
 use crate::evaluate::ReadPlan;
@@ -54,6 +57,9 @@ impl From<Preparation> for Prepared {
 impl Evaluator<'_> {
     /// What has to be read before a unit can start; `None` if it is not to start at all (`when` is false).
     pub fn reads_to_prepare(&self, unit: &UnitId) -> Result<Option<ReadPlan>, Failure> {
+        if is_child_undo(unit) {
+            return Ok(Some(ReadPlan::default()));
+        }
         let step = self.step(&unit.block)?;
         let (scope, readings) = self.reads(unit, step, None)?;
         // An undo looks at the world first: its `when` sees `object`.
@@ -103,6 +109,9 @@ impl Evaluator<'_> {
     pub fn prepare(&self, unit: &UnitId, readings: &Readings) -> Prepared {
         if let Some(failure) = &readings.unreadable {
             return Preparation::Failed(failure.clone()).into();
+        }
+        if is_child_undo(unit) {
+            return child_undo();
         }
         self.try_prepare(unit, readings).unwrap_or_else(|failure| Preparation::Failed(failure).into())
     }
@@ -159,7 +168,7 @@ impl Evaluator<'_> {
         step: &Step,
         scope: &Scope,
         facts: Option<Facts>,
-        step_timeout: Option<std::time::Duration>,
+        step_timeout: Option<Duration>,
     ) -> Result<Prepared, Failure> {
         let target = self.target_of(unit, step);
         let object = scope.values.get("object").filter(|object| !object.is_null()).cloned();
@@ -216,7 +225,7 @@ impl Evaluator<'_> {
         &self,
         step: &Step,
         scope: &Scope,
-    ) -> Result<Option<(Bilingual, Option<std::time::Duration>)>, Failure> {
+    ) -> Result<Option<(Bilingual, Option<Duration>)>, Failure> {
         for precondition in &step.preconditions {
             let reason = match precondition.that.eval_bool(scope) {
                 Ok(true) => continue,
@@ -246,6 +255,26 @@ impl Evaluator<'_> {
         };
         Failure::permanent(codes::TARGET_MISSING, format!("{what} does not exist"))
     }
+}
+
+/// True for the undo that a `workflow` step has without writing one: the child's own rollback.
+pub fn is_child_undo(unit: &UnitId) -> bool {
+    unit.block.undo.as_ref().is_some_and(|undo| undo.entry == CHILD_UNDO)
+}
+
+/// Nothing is read for it, and all that it sends is an order to the runner.
+fn child_undo() -> Prepared {
+    let request = Request { uses: ActionKind::Workflow, target: None, object: None, args: Value::Null };
+    let ready = Ready {
+        facts: Some(Facts::default()),
+        object: None,
+        request: request::digest(&request),
+        attempt_timeout: request::attempt_timeout_default(ActionKind::Workflow),
+        step_timeout: None,
+        retry_delays: (Duration::ZERO, Duration::ZERO),
+        go: Go::Act,
+    };
+    Prepared { preparation: Preparation::Ready(Box::new(ready)), request: Some(request) }
 }
 
 /// True for a unit whose `when` was not asked yet: a block with a `for_each` is asked when it is opened.

@@ -13,12 +13,16 @@ use crate::definition::model::InputKind;
 use crate::engine::Command;
 use crate::engine::Effect;
 use crate::engine::command::Finding;
+use crate::engine::decide::Rejection;
 use crate::engine::event::AttemptEffect;
 use crate::engine::event::AttemptEnd;
 use crate::engine::event::Blob;
 use crate::engine::event::RunOutcome;
 use crate::engine::event::Trigger;
+use crate::engine::linked::Kind;
+use crate::engine::unit::Block;
 use crate::engine::unit::UnitId;
+use crate::evaluate::is_child_undo;
 use crate::failure::Failure;
 use crate::id::RunId;
 use crate::runner::Error;
@@ -43,18 +47,22 @@ impl RunTask {
         attempt: u32,
         request: &Request,
     ) -> Task {
-        let start = self.child(unit, attempt, &request.args);
         let host = Host { shared: self.shared.clone() };
+        let start = match is_child_undo(unit) {
+            true => self.undo_of_child(&host, unit, attempt),
+            false => self.child(unit, attempt, &request.args).map(Some),
+        };
         let unit = unit.clone();
         self.spawn(effect, |reporter| async move {
             let end = match start {
-                Ok(start) => match host.start(start).await {
+                Ok(Some(start)) => match host.start(start).await {
                     Ok(child) => host.end_of_child(child).await,
                     Err(error) => failed(Failure::permanent(
                         codes::CHILD_START,
                         format!("the child could not start: {error}"),
                     )),
                 },
+                Ok(None) => AttemptEnd::unchanged(),
                 Err(failure) => failed(failure),
             };
             reporter.done(acted(&unit, attempt, end));
@@ -68,7 +76,11 @@ impl RunTask {
         let unit = unit.clone();
         self.spawn(effect, |reporter| async move {
             let finding = match host.shared.store.summary(child) {
-                Ok(Some(_)) => Finding::Ended(host.end_of_child(child).await),
+                Ok(Some(_)) => {
+                    // It goes on together with its parent (E9).
+                    host.shared.deliver(child, Message::Due);
+                    Finding::Ended(host.end_of_child(child).await)
+                }
                 Ok(None) => Finding::NotDone,
                 Err(error) => Finding::CannotTell(Failure::unknown(codes::CHILD_UNKNOWN, error.to_string())),
             };
@@ -85,12 +97,35 @@ impl RunTask {
         self.shared.deliver(child, Message::Request(command, reply));
     }
 
-    fn child(&self, unit: &UnitId, attempt: u32, args: &Value) -> Result<Start, Failure> {
+    /// The run that undoes what the child of a step did, by the child's own steps; none if there is nothing to undo.
+    fn undo_of_child(&self, host: &Host, unit: &UnitId, attempt: u32) -> Result<Option<Start>, Failure> {
+        let forward = Block::forward(unit.block.step.clone());
+        let forward = forward.unit(unit.block.undo.as_ref().and_then(|undo| undo.item.clone()));
+        let attempts = self.run.unit(&forward).map_or(0, |state| state.attempt);
+        let child = child_id(self.run.id, &forward, attempts);
+        match host.linked(child, Kind::Rollback, self.run.created.by.clone()) {
+            Ok(start) => Ok(Some(Start {
+                trigger: self.trigger(unit),
+                id: Some(child_id(self.run.id, unit, attempt)),
+                ..start
+            })),
+            Err(Error::Rejected(Rejection::NothingToUndo) | Error::UnknownRun(_)) => Ok(None),
+            Err(error) => Err(Failure::permanent(codes::CHILD_START, error.to_string())),
+        }
+    }
+
+    /// Why a child begins: the whole tree is one owner of locks (E8).
+    fn trigger(&self, unit: &UnitId) -> Trigger {
         let (root, depth) = match &self.run.created.trigger {
             Trigger::Parent { root, depth, .. } => (*root, depth + 1),
             Trigger::Manual | Trigger::Retry(_) | Trigger::Rollback(_) => (self.run.id, 1),
         };
-        if depth > DEPTH_MAX {
+        Trigger::Parent { run: self.run.id, root, unit: unit.clone(), depth }
+    }
+
+    fn child(&self, unit: &UnitId, attempt: u32, args: &Value) -> Result<Start, Failure> {
+        let trigger = self.trigger(unit);
+        if matches!(trigger, Trigger::Parent { depth, .. } if depth > DEPTH_MAX) {
             return Err(Failure::permanent(
                 codes::TOO_DEEP,
                 format!("workflows call each other more than {DEPTH_MAX} deep"),
@@ -121,7 +156,7 @@ impl RunTask {
         Ok(Start {
             plan,
             inputs,
-            trigger: Trigger::Parent { run: self.run.id, root, unit: unit.clone(), depth },
+            trigger,
             by: self.run.created.by.clone(),
             key: None,
             inherited: None,
@@ -155,6 +190,7 @@ impl Host {
             let result = json!({ "run": child.to_string(), "outputs": *finished.outputs });
             let effect = match finished.outcome {
                 RunOutcome::Succeeded => AttemptEffect::Changed,
+                RunOutcome::RolledBack if state.is_rollback_only() => AttemptEffect::Changed,
                 RunOutcome::Failed | RunOutcome::RolledBack | RunOutcome::Cancelled(_) => {
                     let why =
                         finished.failure.as_ref().map_or("it was cancelled", |failure| &failure.message);

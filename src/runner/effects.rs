@@ -24,6 +24,7 @@ use crate::evaluate::CREATED;
 use crate::evaluate::ReadPlan;
 use crate::evaluate::Readings;
 use crate::evaluate::Values;
+use crate::evaluate::is_child_undo;
 use crate::failpoint;
 use crate::failpoint::Place;
 use crate::failure::Bilingual;
@@ -301,6 +302,7 @@ impl RunTask {
         let step = self.plan.workflow.step(&unit.block.step)?;
         match &unit.block.undo {
             None => Some(step),
+            Some(_) if is_child_undo(unit) => Some(step),
             Some(undo) => step.rollback.get(usize::from(undo.entry)),
         }
     }
