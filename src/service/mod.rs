@@ -6,7 +6,10 @@ pub mod socket;
 mod unit_name;
 pub mod view;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
 
 use serde_json::Value;
 use serde_json::json;
@@ -50,12 +53,14 @@ pub struct Handle {
     host: Host,
     store: Arc<dyn Store>,
     library: Arc<Library>,
+    /// Those that were started: making one reads the whole definition again.
+    plans: Arc<Mutex<BTreeMap<String, Arc<Plan>>>>,
 }
 
 impl Handle {
     /// The service of `host`, which keeps its runs in `store` and takes its workflows from `library`.
     pub fn new(host: Host, store: Arc<dyn Store>, library: Arc<Library>) -> Self {
-        Self { host, store, library }
+        Self { host, store, library, plans: Arc::default() }
     }
 
     /// Does what `by` asks; on return it is durable.
@@ -161,12 +166,19 @@ impl Handle {
 
     /// The plan of a workflow that can be started.
     fn plan(&self, workflow: &str) -> Result<Arc<Plan>, Problem> {
+        // Nothing panics while it is held; a map is whole after every call anyway.
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(plan) = plans.get(workflow) {
+            return Ok(plan.clone());
+        }
         let name = workflow.parse().ok();
         let plan = name.and_then(|name| crate::plan::from_library(&self.library, &name));
-        plan.ok_or_else(|| {
+        let plan = plan.ok_or_else(|| {
             let text = format!("there is no workflow `{workflow}` without mistakes");
             Problem::usage(Failure::permanent("unknown-workflow", text))
-        })
+        })?;
+        plans.insert(workflow.to_owned(), plan.clone());
+        Ok(plan)
     }
 
     async fn resume(&self, run: Option<RunId>) -> Result<Reply, Problem> {

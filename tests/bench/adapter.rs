@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, reason = "the contract is spoken on stdout")]
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
 use std::fs::OpenOptions;
@@ -20,9 +21,6 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::Context;
-use anyhow::Result;
-use anyhow::bail;
 use futures::future::BoxFuture;
 use serde_json::Value;
 use serde_json::json;
@@ -30,11 +28,16 @@ use windrow::action::Executor;
 use windrow::action::executor::Extension;
 use windrow::action::request::Answer;
 use windrow::action::request::Origin;
+use windrow::agent::Agent;
+use windrow::definition::Library;
+use windrow::failure::Failure;
 use windrow::service::client::Client;
 use windrow::service::operation::Operation;
 use windrow::service::operation::Reply;
 use windrow::time::Clock;
 use windrow::time::SystemClock;
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// The lengths of chains that the harness asks for.
 const LENGTHS: [usize; 3] = [1, 10, 200];
@@ -43,11 +46,14 @@ const UP_MAX: Duration = Duration::from_secs(30);
 
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
-    let (Some(command), Some(dir)) = (args.next(), args.next()) else { bail!("usage: up|load|status DIR [--KEY=VALUE]…") };
+    let (Some(command), Some(dir)) = (args.next(), args.next()) else {
+        return Err("usage: up|load|status DIR [--KEY=VALUE]…".into());
+    };
     let dir = PathBuf::from(dir);
     let options = args
         .map(|arg| {
-            let (key, value) = arg.trim_start_matches('-').split_once('=').context("options are --KEY=VALUE")?;
+            let (key, value) =
+                arg.trim_start_matches('-').split_once('=').ok_or("options are --KEY=VALUE")?;
             Ok((key.to_owned(), value.to_owned()))
         })
         .collect::<Result<BTreeMap<_, _>>>()?;
@@ -56,8 +62,8 @@ fn main() -> Result<()> {
         "up" => runtime.block_on(up(&dir)),
         "agent" => runtime.block_on(agent(&dir)),
         "load" => runtime.block_on(load(&dir, Arc::new(Load::read(&options)?))),
-        "status" => runtime.block_on(status(&dir, options.get("ids").context("--ids")?)),
-        other => bail!("no command `{other}`"),
+        "status" => runtime.block_on(status(&dir, options.get("ids").ok_or("--ids is missing")?)),
+        other => Err(format!("no command `{other}`").into()),
     }
 }
 
@@ -83,28 +89,30 @@ async fn up(dir: &Path) -> Result<()> {
         }
         clock.sleep(Duration::from_millis(1)).await;
     }
-    bail!("the agent does not answer; see {}", dir.join("engine.log").display())
+    Err(format!("the agent does not answer; see {}", dir.join("engine.log").display()).into())
 }
 
 async fn agent(dir: &Path) -> Result<()> {
-    let state = dir.join("state");
-    let executor = Executor::new().with_extension("append", Arc::new(Append::default()));
-    let agent = windrow::agent::Agent::open(&state, workflows()?, executor, Arc::new(SystemClock::new()))?;
-    agent.serve_all().await?;
+    let connect =
+        |secrets, _| async { Executor::new(secrets).with_extension("append", Arc::new(Append::default())) };
+    Agent::open(&dir.join("state"), workflows()?, connect).await?.serve_all().await?;
     Ok(())
 }
 
 /// A chain of steps for each length, with and without a sleep at its end.
-fn workflows() -> Result<windrow::definition::Library> {
-    let mut texts = vec![];
-    for length in LENGTHS {
-        for sleeps in [false, true] {
+fn workflows() -> Result<Library> {
+    let chains = LENGTHS.into_iter().flat_map(|length| [false, true].map(|sleeps| (length, sleeps)));
+    let texts = chains
+        .map(|(length, sleeps)| {
             let name = chain_name(length, sleeps);
-            texts.push((format!("{name}.toml"), chain(&name, length, sleeps)?));
-        }
+            Ok((format!("{name}.toml"), chain(&name, length, sleeps)?))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let library = Library::from_texts(texts.iter().map(|(path, text)| (path.as_str(), text.as_str())));
+    match library.diagnostics() {
+        [] => Ok(library),
+        diagnostics => Err(format!("{diagnostics:#?}").into()),
     }
-    let library = windrow::definition::Library::of_texts(texts);
-    library.map_err(|diagnostics| anyhow::anyhow!("{diagnostics:?}"))
 }
 
 fn chain_name(length: usize, sleeps: bool) -> String {
@@ -122,7 +130,7 @@ fn chain(name: &str, length: usize, sleeps: bool) -> Result<String> {
     for step in 0..length {
         write!(
             text,
-            "[steps.s{step}]\nuses = \"ext\"\nname = \"append\"\n\
+            "[steps.s{step}]\ntitle = \"{step}\"\nuses = \"ext.append\"\nidempotent = true\n\
              args = {{ file = \"{{{{ inputs.effects }}}}\", line = \"{{{{ inputs.id }}}} {step}\", \
              latencies = \"{{{{ inputs.steplat }}}}\", last = {} }}\n",
             step + 1 == length
@@ -132,7 +140,11 @@ fn chain(name: &str, length: usize, sleeps: bool) -> Result<String> {
         }
     }
     if sleeps {
-        write!(text, "[steps.rest]\nuses = \"sleep\"\nduration = \"{{{{ inputs.sleep }}}}\"\nafter = [\"s{}\"]\n", length - 1)?;
+        write!(
+            text,
+            "[steps.rest]\ntitle = \"rest\"\nuses = \"sleep\"\nduration = \"{{{{ inputs.sleep }}}}\"\nafter = [\"s{}\"]\n",
+            length - 1
+        )?;
     }
     Ok(text)
 }
@@ -146,18 +158,21 @@ struct Append {
 
 impl Append {
     fn call_now(&self, origin: &Origin, args: &Value) -> Result<()> {
-        let text = |key: &str| args["args"][key].as_str().unwrap_or_default();
+        let text = |key: &str| args[key].as_str().unwrap_or_default();
         if !text("file").is_empty() {
             append(Path::new(text("file")), &format!("{}\n", text("line")))?;
         }
         if !text("latencies").is_empty() {
-            self.note(origin, Path::new(text("latencies")), args["args"]["last"] == true)?;
+            self.note(origin, Path::new(text("latencies")), args["last"] == true)?;
         }
         Ok(())
     }
 
     /// The time from one step of a run to the next is what a step takes.
-    #[expect(clippy::disallowed_methods, reason = "latencies are measured in finer units than time::Clock counts in")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "latencies are measured in finer units than time::Clock counts in"
+    )]
     fn note(&self, origin: &Origin, file: &Path, last: bool) -> Result<()> {
         let now = std::time::Instant::now();
         let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
@@ -168,7 +183,10 @@ impl Append {
         *before = now;
         if last {
             let (_, latencies) = times.remove(&origin.run).unwrap_or((now, vec![]));
-            let lines: String = latencies.iter().map(|ms| format!("{ms:.3}\n")).collect();
+            let mut lines = String::new();
+            for latency in latencies {
+                writeln!(lines, "{latency:.3}")?;
+            }
             append(file, &lines)?;
         }
         Ok(())
@@ -178,17 +196,18 @@ impl Append {
 impl Extension for Append {
     fn call(&self, origin: &Origin, args: &Value) -> BoxFuture<'static, Answer> {
         let answer = match self.call_now(origin, args) {
-            Ok(()) => Answer::Done { changed: true, object: None, result: Value::Null, changes: None },
-            Err(error) => Answer::Failed(windrow::failure::Failure::permanent("append", error.to_string())),
+            Ok(()) => Answer::done(true, Value::Null),
+            Err(error) => Answer::Failed(Failure::permanent("append", error.to_string())),
         };
         Box::pin(std::future::ready(answer))
     }
 
     /// After a crash the file tells whether the line was written.
     fn observe(&self, _: &Origin, args: &Value) -> BoxFuture<'static, Option<bool>> {
-        let text = |key: &str| args["args"][key].as_str().unwrap_or_default().to_owned();
+        let text = |key: &str| args[key].as_str().unwrap_or_default().to_owned();
         let (file, line) = (text("file"), text("line"));
-        let found = file.is_empty() || fs::read_to_string(file).is_ok_and(|lines| lines.lines().any(|l| l == line));
+        let found =
+            file.is_empty() || fs::read_to_string(file).is_ok_and(|lines| lines.lines().any(|l| l == line));
         Box::pin(std::future::ready(Some(found)))
     }
 }
@@ -209,22 +228,21 @@ struct Load {
 impl Load {
     fn read(options: &BTreeMap<String, String>) -> Result<Self> {
         let number = |key: &str| -> Result<usize> {
-            options.get(key).with_context(|| format!("--{key}"))?.parse().with_context(|| format!("--{key}"))
+            Ok(options.get(key).ok_or_else(|| format!("--{key} is missing"))?.parse()?)
         };
         let file = |key: &str| options.get(key).map(String::as_str).unwrap_or_default();
         let (steps, sleep) = (number("steps")?, options.get("sleep"));
         if !LENGTHS.contains(&steps) {
-            bail!("chains of {LENGTHS:?} steps are prepared, not of {steps}");
+            return Err(format!("chains of {LENGTHS:?} steps are prepared, not of {steps}").into());
         }
         let sleep_text = format!("{}s", sleep.map_or("0", String::as_str));
-        let inputs = json!({ "effects": file("effects"), "steplat": file("steplat"), "sleep": sleep_text });
-        let Value::Object(inputs) = inputs else { bail!("not an object") };
+        let inputs = [("effects", file("effects")), ("steplat", file("steplat")), ("sleep", &sleep_text)];
         Ok(Self {
             workflows: number("workflows")?,
             concurrency: number("concurrency")?,
             workflow: chain_name(steps, sleep.is_some()),
-            inputs,
-            prefix: options.get("prefix").context("--prefix")?.clone(),
+            inputs: inputs.into_iter().map(|(name, text)| (name.to_owned(), json!(text))).collect(),
+            prefix: options.get("prefix").ok_or("--prefix is missing")?.clone(),
             seconds: options.get("seconds").map(|text| text.parse().map(Duration::from_secs)).transpose()?,
             ack_only: options.contains_key("ackonly"),
             acks: options.get("acks").map(PathBuf::from),
@@ -240,12 +258,12 @@ async fn load(dir: &Path, load: Arc<Load>) -> Result<()> {
     for _ in 0..load.concurrency {
         let (load, clock, dir) = (load.clone(), clock.clone(), dir.to_owned());
         clients.push(tokio::spawn(async move {
-            let client = Client::connect(&dir.join("state")).await.context("the agent is not there")?;
+            let client = connect(&dir).await?;
             let mut lines = String::new();
             loop {
                 let i = load.next.fetch_add(1, Ordering::Relaxed);
                 if i >= load.workflows || until.is_some_and(|until| clock.now() >= until) {
-                    return anyhow::Ok(lines);
+                    return Result::Ok(lines);
                 }
                 one(&client, &load, i, &clock, &mut lines).await?;
             }
@@ -257,6 +275,10 @@ async fn load(dir: &Path, load: Arc<Load>) -> Result<()> {
     Ok(())
 }
 
+async fn connect(dir: &Path) -> Result<Client> {
+    Ok(Client::connect(&dir.join("state")).await.ok_or("the agent is not there")?)
+}
+
 /// Starts one workflow, or finds it, and waits for it.
 async fn one(client: &Client, load: &Load, i: usize, clock: &SystemClock, lines: &mut String) -> Result<()> {
     let id = format!("{}{i}", load.prefix);
@@ -264,7 +286,9 @@ async fn one(client: &Client, load: &Load, i: usize, clock: &SystemClock, lines:
     let mut inputs = load.inputs.clone();
     inputs.insert("id".to_owned(), json!(id));
     let start = Operation::Start { workflow: load.workflow.clone(), inputs, key: Some(id.as_str().into()) };
-    let Reply::Started { run } = client.call(start).await? else { bail!("another answer than Started") };
+    let Reply::Started { run } = client.call(start).await? else {
+        return Err("another answer than Started".into());
+    };
     if let Some(acks) = &load.acks {
         append(acks, &format!("{id}\n"))?;
     }
@@ -276,7 +300,7 @@ async fn one(client: &Client, load: &Load, i: usize, clock: &SystemClock, lines:
 }
 
 async fn status(dir: &Path, ids: &str) -> Result<()> {
-    let client = Client::connect(&dir.join("state")).await.context("the agent is not there")?;
+    let client = connect(dir).await?;
     let (mut done, mut running, mut missing) = (0, 0, 0);
     for id in fs::read_to_string(ids)?.split_whitespace() {
         match client.call(Operation::Find { key: id.into() }).await {
