@@ -46,15 +46,17 @@ pub(super) fn acted(
     if !matches!(state.phase, Phase::Acting { .. }) || state.attempt != attempt {
         return Err(other(&unit, state));
     }
-    // Nobody may call an attempt failed and not know whether it had an effect.
-    let effect = match end.effect {
-        AttemptEffect::Failed(failure) if failure.class == FailureClass::Unknown => {
-            AttemptEffect::Unknown(failure)
-        }
-        effect => effect,
-    };
-    let end = AttemptEnd { effect, ..end };
-    Ok(vec![Event::AttemptFinished { unit, attempt, end }])
+    Ok(vec![Event::AttemptFinished { unit, attempt, end: honest(end) }])
+}
+
+/// Nobody may call an attempt failed and not know whether it had an effect.
+fn honest(end: AttemptEnd) -> AttemptEnd {
+    if let AttemptEffect::Failed(failure) = &end.effect
+        && failure.class == FailureClass::Unknown
+    {
+        return AttemptEnd { effect: AttemptEffect::Unknown(failure.clone()), ..end };
+    }
+    end
 }
 
 /// The world was looked at. The runner repeats reads that fail for a while before it says that it cannot tell.
