@@ -1,10 +1,12 @@
 //! The one integration-test binary: everything here runs against the library or the real `windrow` binary.
 #![expect(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
 
+mod cli;
 mod conformance;
 mod crash;
 mod language;
 mod layering;
+mod observe;
 mod rehearsals;
 mod sim_faults;
 mod sim_kubectl;

@@ -7,4 +7,4 @@ mod differential;
 mod full;
 mod power;
 mod suite;
-mod support;
+pub(crate) mod support;

@@ -154,7 +154,7 @@ pub(super) fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Changes the rows of a closed store behind its back.
-pub(super) fn tamper(dir: &Path, change: impl FnOnce(&sled::Db)) {
+pub(crate) fn tamper(dir: &Path, change: impl FnOnce(&sled::Db)) {
     let tree = sled::Config::new().path(dir.join("sled")).open().unwrap();
     change(&tree);
     tree.flush().unwrap();
