@@ -109,9 +109,9 @@ fn workflows() -> Result<Library> {
         })
         .collect::<Result<Vec<_>>>()?;
     let library = Library::from_texts(texts.iter().map(|(path, text)| (path.as_str(), text.as_str())));
-    match library.diagnostics() {
-        [] => Ok(library),
-        diagnostics => Err(format!("{diagnostics:#?}").into()),
+    match library.diagnostics().first() {
+        None => Ok(library),
+        Some(mistake) => Err(mistake.message.clone().into()),
     }
 }
 
@@ -130,7 +130,7 @@ fn chain(name: &str, length: usize, sleeps: bool) -> Result<String> {
     for step in 0..length {
         write!(
             text,
-            "[steps.s{step}]\ntitle = \"{step}\"\nuses = \"ext.append\"\nidempotent = true\n\
+            "[steps.s{step}]\ntitle = \"{step}\"\ntitle_zh = \"{step}\"\nuses = \"ext.append\"\nidempotent = true\n\
              args = {{ file = \"{{{{ inputs.effects }}}}\", line = \"{{{{ inputs.id }}}} {step}\", \
              latencies = \"{{{{ inputs.steplat }}}}\", last = {} }}\n",
             step + 1 == length
@@ -142,7 +142,7 @@ fn chain(name: &str, length: usize, sleeps: bool) -> Result<String> {
     if sleeps {
         write!(
             text,
-            "[steps.rest]\ntitle = \"rest\"\nuses = \"sleep\"\nduration = \"{{{{ inputs.sleep }}}}\"\nafter = [\"s{}\"]\n",
+            "[steps.rest]\ntitle = \"rest\"\ntitle_zh = \"休眠\"\nuses = \"sleep\"\nduration = \"{{{{ inputs.sleep }}}}\"\nafter = [\"s{}\"]\n",
             length - 1
         )?;
     }

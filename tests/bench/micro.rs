@@ -65,7 +65,7 @@ fn chain(steps: usize) -> String {
         let after = if step == 0 { String::new() } else { format!("\"s{}\"", step - 1) };
         write!(
             text,
-            "[steps.s{step}]\ntitle = \"{step}\"\nuses = \"ext.nothing\"\nidempotent = true\nafter = [{after}]\n\
+            "[steps.s{step}]\ntitle = \"{step}\"\ntitle_zh = \"{step}\"\nuses = \"ext.nothing\"\nidempotent = true\nafter = [{after}]\n\
              args = {{ line = \"{{{{ inputs.id }}}} {step}\" }}\n"
         )
         .expect("a string takes everything");
