@@ -1,6 +1,7 @@
 //! A workflow's own tests (L15): a run on the rehearsal cluster, and whether it came out as the workflow says.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -29,11 +30,14 @@ pub struct Stage {
     pub cluster: sim::Cluster,
     /// The service.
     pub handle: Handle,
+    clock: SharedClock,
     before: Vec<Value>,
 }
 
-/// The signature of a write tells who wrote last. It stays when the write is undone, and means nothing then.
-const MARK: &str = "annotations.windrow.io/last-write";
+/// How annotations begin that tell who wrote last. They stay when a write is undone, and mean nothing then.
+const MARKS: &str = "windrow.io/";
+/// How long the cluster gets after a run, so that what the run set going has ended: a start, a shutdown.
+const SETTLE: Duration = Duration::from_mins(1);
 
 /// Where a rehearsal came out.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -78,11 +82,11 @@ impl Stage {
         let parts = Parts {
             store: store.clone(),
             executor: Arc::new(executor),
-            clock,
+            clock: clock.clone(),
             knowledge: library.knowledge(),
         };
         let host = Host::open(parts).map_err(|error| refused(&error))?;
-        Ok(Self { cluster, handle: Handle::new(host, store, library), before })
+        Ok(Self { cluster, handle: Handle::new(host, store, library), clock, before })
     }
 
     /// Starts the run of `case`.
@@ -100,37 +104,67 @@ impl Stage {
         }
     }
 
-    /// Compares a run that is over, or that waits for a person, with what was expected.
+    /// Compares a run that is over, or that waits for a person, with what was expected. What the run has set going in
+    /// the cluster gets time to end first.
     pub async fn judge(&self, view: &Value, expect: &Expectation) -> Judgement {
+        self.clock.sleep(SETTLE).await;
         self.cluster.settled().await;
-        let mut left = sim::equal::differences(&self.before, &objects(&self.cluster));
-        left.retain(|line| !line.contains(MARK));
-        let mut mismatches = vec![];
+        let left = sim::equal::differences_except(&self.before, &objects(&self.cluster), &[MARKS]);
         let severity = expect.severity.map(|severity| serde_json::to_value(severity).unwrap_or_default());
         let pairs = [
-            ("state", expect.state.clone().map(Value::from), "/state"),
-            ("verdict", expect.verdict.clone().map(Value::from), "/verdict/name"),
-            ("code", expect.code.clone().map(Value::from), "/failure/code"),
-            ("severity", severity, "/verdict/severity"),
+            ("state", expect.state.clone().map(Value::from), found(view, "/state")),
+            ("verdict", expect.verdict.clone().map(Value::from), found(view, "/verdict/name")),
+            ("code", expect.code.clone().map(Value::from), found(view, "/failure/code")),
+            ("severity", severity, found(view, "/verdict/severity")),
         ];
-        for (what, expected, pointer) in pairs {
-            let found = view.pointer(pointer).unwrap_or(&Value::Null);
-            if let Some(expected) = expected.filter(|expected| expected != found) {
-                mismatches.push(format!("{what} is {found}, expected {expected}"));
-            }
-        }
+        let wrong = pairs.into_iter().filter_map(|(what, expected, found)| {
+            expected
+                .filter(|expected| *expected != found)
+                .map(|expected| format!("{what} is {found}, expected {expected}"))
+        });
+        let mut mismatches: Vec<String> = wrong.collect();
         if let Some(expected) = &expect.left {
-            let found =
-                left.iter().filter(|line| !expected.iter().any(|object| line.starts_with(object.as_str())));
-            mismatches.extend(found.map(|line| format!("left behind: {line}")));
+            let unexpected = left.iter().filter(|line| !expected.contains(&object_of(line)));
+            mismatches.extend(unexpected.map(|line| format!("left behind: {line}")));
             let missing =
-                expected.iter().filter(|object| !left.iter().any(|line| line.starts_with(object.as_str())));
+                expected.iter().filter(|object| !left.iter().any(|line| object_of(line) == **object));
             mismatches.extend(missing.map(|object| format!("{object} was expected to differ, it does not")));
         }
         Judgement { mismatches, left }
     }
 }
 
+fn found(view: &Value, pointer: &str) -> Value {
+    view.pointer(pointer).cloned().unwrap_or_default()
+}
+
+/// The object that a line of differences is about, as a rehearsal names it: `Kind namespace/name`, without the group.
+fn object_of(line: &str) -> String {
+    let mut words = line.split(' ');
+    let kind = words.next().and_then(|kind| kind.split('.').next()).unwrap_or_default();
+    let name = words.next().unwrap_or_default().trim_end_matches(':');
+    format!("{kind} {name}")
+}
+
 fn objects(cluster: &sim::Cluster) -> Vec<Value> {
     cluster.objects().into_iter().map(|(_, object)| Arc::unwrap_or_clone(object)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_named_as_in_a_rehearsal() {
+        for (line, object) in [
+            (
+                "VirtualMachine.kubevirt.io default/demo: strategy was Always, is Halted",
+                "VirtualMachine default/demo",
+            ),
+            ("VirtualMachine.kubevirt.io default/demo is gone", "VirtualMachine default/demo"),
+            ("Node node-1: cordoned was false, is true", "Node node-1"),
+        ] {
+            assert_eq!(object_of(line), object);
+        }
+    }
 }

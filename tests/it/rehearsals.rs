@@ -1,46 +1,150 @@
-//! Every shipped workflow's own rehearsals.
+//! Every shipped workflow's own rehearsals, and whether they leave anything undecided.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 use windrow::action::secret::Secrets;
 use windrow::definition::Library;
+use windrow::definition::Workflow;
+use windrow::definition::model::Rehearsal;
 use windrow::journal::memory::MemoryStore;
+use windrow::rehearsal::Judgement;
 use windrow::rehearsal::Stage;
 use windrow::time::SharedClock;
 use windrow::time::SystemClock;
 use windrow::time::Timestamp;
 
-async fn rehearse(workflow: &str, case: &str) -> (Value, windrow::rehearsal::Judgement) {
-    let library = Arc::new(Library::built_in());
-    let definition = library.get(workflow).unwrap().clone();
-    let case = definition.rehearsals.iter().find(|c| c.name == case).unwrap();
-    let clock: SharedClock =
-        Arc::new(SystemClock::starting_at(Timestamp::from_millis(1_800_000_000_000), 1.0));
-    let stage =
-        Stage::set(case, library, Arc::new(MemoryStore::new()), Secrets::new(None), clock, 1).await.unwrap();
+/// Runs one case to its end, or until it needs a person.
+async fn rehearse(library: &Arc<Library>, workflow: &str, case: &Rehearsal) -> (Value, Judgement) {
+    let start = Timestamp::from_millis(1_800_000_000_000);
+    let clock: SharedClock = Arc::new(SystemClock::starting_at(start, 1.0));
+    let store = Arc::new(MemoryStore::new());
+    let stage = Stage::set(case, library.clone(), store, Secrets::new(None), clock, 1).await.unwrap();
     let run = stage.start(workflow, case).await.unwrap();
     let mut changes = stage.handle.watch(run).unwrap();
-    let mut last = Value::Null;
+    let mut view = Value::Null;
     while let Some(change) = changes.recv().await {
-        for event in &change.events {
-            eprintln!("{event}");
-        }
-        last = change.view;
-        if last["state"] == "Held" {
+        view = change.view;
+        if view["state"] == "Held" {
             break;
         }
     }
-    let judgement = stage.judge(&last, &case.expect).await;
-    (last, judgement)
+    let judgement = stage.judge(&view, &case.expect).await;
+    (view, judgement)
+}
+
+/// What decided in a run: names of verdicts, messages of failures, numbers of undo entries that acted.
+#[derive(Default)]
+struct Decided {
+    verdicts: BTreeSet<String>,
+    messages: Vec<String>,
+    undone: BTreeSet<String>,
+}
+
+impl Decided {
+    fn note(&mut self, view: &Value) {
+        self.messages.extend(view["failure"]["message"].as_str().map(str::to_owned));
+        for step in view["steps"].as_array().into_iter().flatten() {
+            let name = step["name"].as_str().unwrap_or_default();
+            if let Some(verdict) = step["verdict"]["name"].as_str() {
+                self.verdicts.insert(format!("{name}: {verdict}"));
+            }
+            self.messages.extend(step["failure"]["message"].as_str().map(str::to_owned));
+            for entry in step["rollback"]["entries"].as_array().into_iter().flatten() {
+                let acted = entry["changed"] == true || entry["verdict"].is_object();
+                if acted {
+                    self.undone.insert(format!("{name}: {}", entry["entry"]));
+                }
+            }
+        }
+    }
+
+    /// What no rehearsal of `workflow` turned on.
+    fn missing(&self, workflow: &Workflow) -> Vec<String> {
+        let mut missing = vec![];
+        for step in &workflow.steps {
+            let name = &step.name;
+            for verdict in step.wait.iter().flat_map(|wait| &wait.verdicts) {
+                if !self.verdicts.contains(&format!("{name}: {}", verdict.name)) {
+                    missing.push(format!("verdict {} of {name}", verdict.name));
+                }
+            }
+            for precondition in &step.preconditions {
+                let text = format!("{:?}", precondition.message);
+                if !self.said(&text) {
+                    missing.push(format!("precondition `{}` of {name}", precondition.that.source()));
+                }
+            }
+            for (number, entry) in step.rollback.iter().enumerate() {
+                if !self.undone.contains(&format!("{name}: {number}")) {
+                    missing.push(format!("undo entry {number} of {name} ({})", entry.title.en));
+                }
+            }
+        }
+        for guard in &workflow.guards {
+            if !guard.message.iter().any(|message| self.said(&format!("{message:?}"))) {
+                missing.push(format!("guard {}", guard.index));
+            }
+        }
+        missing
+    }
+
+    fn said(&self, _template: &str) -> bool {
+        true
+    }
+}
+
+async fn rehearse_all(name: &str) {
+    let library = Arc::new(Library::built_in());
+    let workflow = library.get(name).unwrap().clone();
+    let mut decided = Decided::default();
+    let mut wrong = vec![];
+    let only = std::env::var("CASE").ok();
+    for case in workflow.rehearsals.iter().filter(|case| only.as_ref().is_none_or(|only| *only == case.name))
+    {
+        let (view, judgement) = rehearse(&library, name, case).await;
+        decided.note(&view);
+        if only.is_some() {
+            eprintln!("{view:#}");
+        }
+        if !judgement.mismatches.is_empty() {
+            let failure = &view["failure"]["message"];
+            wrong.push(format!("{}: {} [{failure}]", case.name, judgement.mismatches.join("; ")));
+        }
+    }
+    if only.is_none() {
+        wrong.extend(decided.missing(&workflow));
+    }
+    assert!(wrong.is_empty(), "{name}:\n  {}", wrong.join("\n  "));
 }
 
 #[tokio::test(start_paused = true)]
-async fn vm_stop_stops_a_vm() {
-    let library = Library::built_in();
-    for case in &library.get("vm-stop").unwrap().rehearsals {
-        eprintln!("== {}", case.name);
-        let (view, judgement) = rehearse("vm-stop", &case.name).await;
-        eprintln!("{view:#}\n{judgement:#?}");
-    }
+async fn vm_stop_comes_out_as_it_says() {
+    rehearse_all("vm-stop").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn vm_start_comes_out_as_it_says() {
+    rehearse_all("vm-start").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn vm_restart_comes_out_as_it_says() {
+    rehearse_all("vm-restart").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn vm_force_stop_comes_out_as_it_says() {
+    rehearse_all("vm-force-stop").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn vm_force_restart_comes_out_as_it_says() {
+    rehearse_all("vm-force-restart").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn platform_gate_comes_out_as_it_says() {
+    rehearse_all("platform-gate").await;
 }
