@@ -172,7 +172,10 @@ impl Evaluator<'_> {
     ) -> Result<Prepared, Failure> {
         let target = self.target_of(unit, step);
         let object = scope.values.get("object").filter(|object| !object.is_null()).cloned();
-        let request = request::render(step, target, object.clone(), scope)?;
+        let mut request = request::render(step, target, object.clone(), scope)?;
+        if step.action.uses == ActionKind::K8sRestore {
+            request.args["changes"] = self.written_by(&forward_of(unit))?;
+        }
         let attempt_timeout = match &step.attempt_timeout {
             Some(template) => self.duration(template, scope, "attempt_timeout")?,
             None => request::attempt_timeout_default(step.action.uses),
@@ -191,6 +194,15 @@ impl Evaluator<'_> {
             go: self.go(step, &request, scope)?,
         };
         Ok(Prepared { preparation: Preparation::Ready(Box::new(ready)), request: Some(request) })
+    }
+
+    /// What a forward step wrote, path by path: what a `k8s.restore` puts back.
+    fn written_by(&self, forward: &UnitId) -> Result<Value, Failure> {
+        let end = self.unit_state(forward).and_then(|state| state.end.as_ref());
+        match end.and_then(|end| end.changes.as_ref()) {
+            Some(changes) => Ok(self.values.load(changes)?.as_ref().clone()),
+            None => Ok(Value::Array(vec![])),
+        }
     }
 
     /// Evaluates `capture.*` in turn, binds them, and keeps the target if an undo will need it.

@@ -40,8 +40,17 @@ const RBAC_DENIED: Fault =
     Fault { name: "rbac-denied", about: "writes to virtual machines are forbidden to the client" };
 
 /// The faults of the API.
-pub const FAULTS: &[Fault] =
-    &[APISERVER_RESTART, CONFLICT_STORM, RBAC_DENIED, WATCH_GONE, WATCH_LAG, WATCH_SILENT, WEBHOOK_DOWN];
+pub const FAULTS: &[Fault] = &[
+    API_UNREADY,
+    APISERVER_RESTART,
+    CONFLICT_STORM,
+    RBAC_DENIED,
+    VIRT_API_RESTART,
+    WATCH_GONE,
+    WATCH_LAG,
+    WATCH_SILENT,
+    WEBHOOK_DOWN,
+];
 
 /// The user that every client is.
 pub const USER: &str = "system:serviceaccount:harvester-system:operator";

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use windrow::action::secret::Secrets;
@@ -15,6 +16,9 @@ use windrow::time::SharedClock;
 use windrow::time::SystemClock;
 use windrow::time::Timestamp;
 
+/// How long a run may take by its own clock; the longest shipped case takes less than an hour.
+const LIMIT: Duration = Duration::from_hours(2);
+
 /// Runs one case to its end, or until it needs a person.
 async fn rehearse(library: &Arc<Library>, workflow: &str, case: &Rehearsal) -> (Value, Judgement) {
     let start = Timestamp::from_millis(1_800_000_000_000);
@@ -24,12 +28,16 @@ async fn rehearse(library: &Arc<Library>, workflow: &str, case: &Rehearsal) -> (
     let run = stage.start(workflow, case).await.unwrap();
     let mut changes = stage.handle.watch(run).unwrap();
     let mut view = Value::Null;
-    while let Some(change) = changes.recv().await {
-        view = change.view;
-        if view["state"] == "Held" {
-            break;
+    let to_the_end = async {
+        while let Some(change) = changes.recv().await {
+            view = change.view;
+            if view["state"] == "Held" {
+                break;
+            }
         }
-    }
+    };
+    let late = tokio::time::timeout(LIMIT, to_the_end).await.is_err();
+    assert!(!late, "{workflow} {} does not end: {view:#}", case.name);
     let judgement = stage.judge(&view, &case.expect).await;
     (view, judgement)
 }
@@ -103,7 +111,9 @@ async fn rehearse_all(name: &str) {
     let only = std::env::var("CASE").ok();
     for case in workflow.rehearsals.iter().filter(|case| only.as_ref().is_none_or(|only| *only == case.name))
     {
+        let began = std::time::Instant::now();
         let (view, judgement) = rehearse(&library, name, case).await;
+        eprintln!("{name} {} {:?} {}", case.name, began.elapsed(), judgement.mismatches.join("; "));
         decided.note(&view);
         if only.is_some() {
             eprintln!("{view:#}");

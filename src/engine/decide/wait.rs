@@ -174,16 +174,28 @@ impl<'a> Judge<'a> {
         match applying.as_ref().and_then(|applying| Some((applying, applying.verdict.at_timeout?))) {
             Some((applying, AtTimeout::Succeed)) => self.accept(applying),
             Some((applying, AtTimeout::Ask)) => self.ask(applying),
-            Some((_, AtTimeout::Fail)) | None => {
-                let why = match &applying {
-                    Some(applying) => applying.message.en.as_str(),
-                    None => self.report.reason.as_str(),
-                };
-                let text = format!("{} was not over at {}: {why}", self.unit, self.wait.deadline);
+            Some((applying, AtTimeout::Fail)) => {
+                let failure = self.repeatable(codes::WAIT_TIMEOUT, &self.not_over(&applying.message.en));
+                vec![self.event(VerdictReached {
+                    name: applying.verdict.name.clone(),
+                    outcome: Outcome::Fail,
+                    severity: Severity::Bad,
+                    message: applying.message.clone(),
+                    evidence: applying.evidence.cloned(),
+                    failure: Some(failure),
+                })]
+            }
+            None => {
+                let why = applying.as_ref().map_or(self.report.reason.as_str(), |a| a.message.en.as_str());
+                let failure = self.repeatable(codes::WAIT_TIMEOUT, &self.not_over(why));
                 let evidence = applying.and_then(|applying| applying.evidence.cloned());
-                vec![self.failed(codes::TIMEOUT, self.repeatable(codes::WAIT_TIMEOUT, &text), evidence)]
+                vec![self.failed(codes::TIMEOUT, failure, evidence)]
             }
         }
+    }
+
+    fn not_over(&self, why: &str) -> String {
+        format!("{} was not over at {}: {why}", self.unit, self.wait.deadline)
     }
 
     /// Good enough; with severity `warn` something is left to do (E14).
