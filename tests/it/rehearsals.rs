@@ -1,6 +1,7 @@
 //! Every shipped workflow's own rehearsals, and whether they leave anything undecided.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,7 +105,8 @@ impl Decided {
 }
 
 async fn rehearse_all(name: &str) {
-    let library = Arc::new(Library::built_in());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("workflows");
+    let library = Arc::new(Library::load(&[folder]));
     let workflow = library.get(name).unwrap().clone();
     let mut decided = Decided::default();
     let mut wrong = vec![];
