@@ -39,6 +39,7 @@ const BESIDE: &[(&str, &str)] = files!(
     "fixtures/migration.yaml",
     "fixtures/node-cordoned.yaml",
     "fixtures/node-drained.yaml",
+    "fixtures/node-without-network.yaml",
     "fixtures/off-pending-claim.yaml",
     "fixtures/on-node-2.yaml",
     "fixtures/once-ended.yaml",

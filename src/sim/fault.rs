@@ -69,7 +69,7 @@ pub const STOP_HANGS: Fault =
 /// The handler on the node takes its time.
 pub const STOP_SLOW: Fault = Fault {
     name: "stop-slow",
-    about: "stopped instances keep their finalizer for ten minutes, then virt-handler lets go",
+    about: "stopped instances keep their finalizer for five minutes, then virt-handler lets go",
 };
 /// KubeVirt's controller does nothing.
 pub const CONTROLLERS_FROZEN: Fault = Fault {

@@ -38,7 +38,7 @@ use crate::time::Timestamp;
 /// Keeps an instance until virt-handler has let go of it (domain.md §1.5).
 pub(in crate::sim) const HANDLER_FINALIZER: &str = "kubevirt.io/foregroundDeleteVirtualMachine";
 /// How long virt-handler keeps an ended instance with the fault `stop-slow`.
-const SLOW_STOP: Duration = Duration::from_mins(10);
+const SLOW_STOP: Duration = Duration::from_mins(5);
 /// How often a missing claim is looked for, because claims do not name their instance.
 const CLAIM_POLL: Duration = Duration::from_secs(1);
 

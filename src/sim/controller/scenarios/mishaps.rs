@@ -111,7 +111,7 @@ fn a_late_visitor_finds_the_vm_off() {
 fn a_slow_handler_lets_go_in_the_end() {
     let mut scene = running(&[fault::STOP_SLOW]);
     halt(&mut scene);
-    scene.wait(9 * 60);
+    scene.wait(4 * 60);
     assert_eq!(scene.phase(), "Succeeded");
     scene.wait(2 * 60);
     assert!(scene.instance().is_none());
