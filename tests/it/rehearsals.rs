@@ -113,13 +113,18 @@ impl Decided {
                 .collect(),
             _ => vec![],
         };
-        let follows = |message: &String| {
-            literals.iter().try_fold(message.as_str(), |rest, literal| {
-                rest.find(literal).map(|at| &rest[at + literal.len()..])
-            })
-        };
-        !literals.is_empty() && self.messages.iter().any(|message| follows(message).is_some())
+        !literals.is_empty() && self.messages.iter().any(|message| in_order(message, &literals))
     }
+}
+
+/// True if `message` holds all of `parts`, one behind the other.
+fn in_order(message: &str, parts: &[&str]) -> bool {
+    let mut rest = message;
+    parts.iter().all(|part| {
+        let found = rest.find(part);
+        rest = found.map_or("", |at| &rest[at + part.len()..]);
+        found.is_some()
+    })
 }
 
 async fn rehearse_all(name: &str) {
