@@ -22,6 +22,7 @@ use crate::runner::Error;
 use crate::runner::Host;
 use crate::runner::codes;
 use crate::runner::host::lock;
+use crate::runner::run_task::Message;
 use crate::time::Timestamp;
 
 /// A run that somebody wants.
@@ -54,6 +55,10 @@ impl Host {
         if let Some(known) =
             start.key.as_deref().map(|key| shared.store.run_of_key(key)).transpose()?.flatten()
         {
+            // One that an earlier process left open goes on: that is what whoever asks again wants.
+            if shared.store.summary(known)?.is_some_and(|line| !line.status.is_terminal()) {
+                shared.deliver(known, Message::Due);
+            }
             return Ok(known);
         }
         if let Some(id) = start.id {
