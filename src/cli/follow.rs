@@ -120,7 +120,7 @@ struct Lines<'p> {
     live: Option<Live>,
     state: String,
     steps: BTreeMap<String, String>,
-    asked: usize,
+    asked: u64,
 }
 
 impl<'p> Lines<'p> {
@@ -153,8 +153,8 @@ impl<'p> Lines<'p> {
         state.clone_into(&mut self.state);
         let asks = view["asks"].as_array().map(Vec::as_slice).unwrap_or_default();
         let newest = asks.iter().filter_map(|ask| ask["id"].as_u64()).max().unwrap_or(0);
-        if newest as usize > self.asked {
-            self.asked = newest as usize;
+        if newest > self.asked {
+            self.asked = newest;
             for line in render::asks(view, self.printer) {
                 self.say(&line);
             }

@@ -56,7 +56,8 @@ fn step(row: &Value, printer: &Printer) -> String {
         line.push_str(&detail);
     }
     if row["attempts"].as_u64().unwrap_or(0) > 1 {
-        line.push_str(&format!(" ({} {})", printer.pick("attempt", "第几次："), row["attempts"]));
+        let again = format!(" ({} {})", printer.pick("attempt", "第几次："), row["attempts"]);
+        line.push_str(&again);
     }
     line.trim_end().to_owned()
 }

@@ -19,6 +19,7 @@ use crate::evaluate::ReadPlan;
 use crate::evaluate::Reading;
 use crate::evaluate::Readings;
 use crate::evaluate::codes;
+use crate::evaluate::prepare::else_debt;
 use crate::evaluate::rendered;
 use crate::evaluate::scope::wanted_by;
 use crate::evaluate::scope::wanted_by_exprs;
@@ -59,10 +60,10 @@ impl Evaluator<'_> {
         let unit = block.clone().unit(None);
         let exprs = step.when.iter().chain([&each.list]).chain(&each.item_key).chain(&step.covers);
         let mut scope = self.unit_scope(step, &unit, readings, &BTreeMap::new(), wanted_by_exprs(exprs))?;
-        if let Some(when) = &step.when {
-            if !truth(when, &scope, "when")? {
-                return Ok(Opening::Skip { debt: self.else_debt(step, &scope) });
-            }
+        if let Some(when) = &step.when
+            && !truth(when, &scope, "when")?
+        {
+            return Ok(Opening::Skip { debt: else_debt(step, &scope) });
         }
         if let Some(failure) = &readings.unreadable {
             return Err(failure.clone());

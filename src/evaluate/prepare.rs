@@ -63,7 +63,7 @@ impl Evaluator<'_> {
         let step = self.step(&unit.block)?;
         let (scope, readings) = self.reads(unit, step, None)?;
         // An undo looks at the world first: its `when` sees `object`.
-        if asks_when(unit) && unit.block.undo.is_none() && !self.applies(step, &scope)? {
+        if asks_when(unit) && unit.block.undo.is_none() && !applies(step, &scope)? {
             return Ok(None);
         }
         Ok(Some(ReadPlan::new(scope, readings)))
@@ -123,13 +123,13 @@ impl Evaluator<'_> {
             wanted.extend(wanted_by_target(target));
         }
         let mut scope = self.unit_scope(step, unit, readings, &BTreeMap::new(), wanted)?;
-        if asks_when(unit) && unit.block.undo.is_some() && !self.applies(step, &scope)? {
-            return Ok(Preparation::Skip { debt: self.else_debt(step, &scope) }.into());
+        if asks_when(unit) && unit.block.undo.is_some() && !applies(step, &scope)? {
+            return Ok(Preparation::Skip { debt: else_debt(step, &scope) }.into());
         }
         let step_timeout = self.optional_duration(step.timeout.as_ref(), &scope, "timeout")?;
         let first = self.unit_state(unit).is_none_or(|state| state.attempt == 0);
         let known = self.unit_state(unit).is_some_and(|state| state.facts.is_some());
-        let facts = if !known { Some(self.facts(step, unit, readings, &mut scope)?) } else { None };
+        let facts = if known { None } else { Some(self.facts(step, unit, readings, &mut scope)?) };
         let object = readings.values.get("object");
         if let Some(check) = step.check.as_ref().filter(|_| first) {
             match truth(check, &scope, "check") {
@@ -149,17 +149,6 @@ impl Evaluator<'_> {
             return Ok(Preparation::Unmet { message, wait, step_timeout }.into());
         }
         self.ready(unit, step, &scope, facts, step_timeout)
-    }
-
-    /// `when`; true if there is none.
-    fn applies(&self, step: &Step, scope: &Scope) -> Result<bool, Failure> {
-        step.when.as_ref().map_or(Ok(true), |when| truth(when, scope, "when"))
-    }
-
-    /// What is left when a rollback entry does not apply.
-    pub(super) fn else_debt(&self, step: &Step, scope: &Scope) -> Option<DebtDraft> {
-        let text = message(Some(step.else_debt.as_ref()?), scope, "something is left");
-        Some(DebtDraft { what: Bilingual { en: text, zh: None }, objects: vec![], gone_when: None })
     }
 
     fn ready(
@@ -287,6 +276,17 @@ fn child_undo() -> Prepared {
         go: Go::Act,
     };
     Prepared { preparation: Preparation::Ready(Box::new(ready)), request: Some(request) }
+}
+
+/// `when`; true if there is none.
+fn applies(step: &Step, scope: &Scope) -> Result<bool, Failure> {
+    step.when.as_ref().map_or(Ok(true), |when| truth(when, scope, "when"))
+}
+
+/// What is left when a rollback entry does not apply.
+pub(super) fn else_debt(step: &Step, scope: &Scope) -> Option<DebtDraft> {
+    let text = message(Some(step.else_debt.as_ref()?), scope, "something is left");
+    Some(DebtDraft { what: Bilingual { en: text, zh: None }, objects: vec![], gone_when: None })
 }
 
 /// True for a unit whose `when` was not asked yet: a block with a `for_each` is asked when it is opened.

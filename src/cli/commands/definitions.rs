@@ -18,9 +18,10 @@ use crate::plan::Plan;
 
 /// There is no such workflow; the closest name, and whether it is there with mistakes.
 pub(super) fn unknown(library: &Library, name: &str) -> CommandError {
-    let broken = library.diagnostics().iter().any(|diagnostic| diagnostic.is_error());
+    let broken = library.diagnostics().iter().any(crate::definition::diagnostic::Diagnostic::is_error);
     let names: Vec<&str> = library.workflows().map(|workflow| workflow.name.as_str()).collect();
-    let close = names.iter().max_by_key(|known| (strsim::jaro(known, name) * 1000.0) as u32);
+    let likeness = |known: &str| strsim::jaro(known, name);
+    let close = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     let hint = close.map_or_else(String::new, |close| format!("; did you mean `{close}`?"));
     let mistakes = if broken { " (some files have mistakes: see `windrow validate`)" } else { "" };
     CommandError::usage("unknown-workflow", format!("there is no workflow `{name}`{hint}{mistakes}"))
@@ -31,7 +32,7 @@ fn planned(library: &Library, name: &str) -> Result<std::sync::Arc<Plan>, Comman
     plan.ok_or_else(|| unknown(library, name))
 }
 
-pub(super) fn workflows(global: &Global, printer: &Printer) -> Result<u8, CommandError> {
+pub(super) fn workflows(global: &Global, printer: &Printer) -> u8 {
     let library = library(global);
     let rows: Vec<_> = library.workflows().collect();
     if printer.is_json() {
@@ -46,7 +47,7 @@ pub(super) fn workflows(global: &Global, printer: &Printer) -> Result<u8, Comman
             json!({ "name": workflow.name, "title": workflow.title, "description": workflow.description, "inputs": inputs })
         };
         printer.json(&rows.iter().map(view).collect::<Vec<_>>());
-        return Ok(0);
+        return 0;
     }
     for workflow in rows {
         printer.data(format_args!("{:<20} {}", workflow.name, printer.text(&workflow.title)));
@@ -55,10 +56,10 @@ pub(super) fn workflows(global: &Global, printer: &Printer) -> Result<u8, Comman
             printer.data(format_args!("    -i {name}={default:<14} {}", printer.text(&input.description)));
         }
     }
-    Ok(0)
+    0
 }
 
-pub(super) fn validate(global: &Global, paths: &[PathBuf], printer: &Printer) -> Result<u8, CommandError> {
+pub(super) fn validate(global: &Global, paths: &[PathBuf], printer: &Printer) -> u8 {
     let own: Vec<PathBuf> = match paths {
         [] if global.workflows.is_empty() => vec![Path::new("workflows").to_owned()],
         [] => global.workflows.clone(),
@@ -84,7 +85,7 @@ pub(super) fn validate(global: &Global, paths: &[PathBuf], printer: &Printer) ->
             printer.pick("warnings", "个警告"),
         ));
     }
-    Ok(if errors > 0 { 2 } else { 0 })
+    if errors > 0 { 2 } else { 0 }
 }
 
 pub(super) fn graph(
@@ -129,7 +130,7 @@ pub(super) fn print_plan(
     Ok(())
 }
 
-pub(super) fn schema(printer: &Printer) -> Result<u8, CommandError> {
+pub(super) fn schema(printer: &Printer) -> u8 {
     printer.json(&crate::definition::schema::workflow_schema());
-    Ok(0)
+    0
 }

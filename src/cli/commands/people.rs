@@ -43,9 +43,10 @@ pub(super) async fn pause(
     let session = Session::open(global).await?;
     let Some(run) = what.run else {
         session.call(Operation::PauseAll { paused }).await?;
-        printer.note(match paused {
-            true => printer.pick("nothing new is started from now on", "从现在起不再启动新的运行"),
-            false => printer.pick("runs are started again", "恢复启动运行"),
+        printer.note(if paused {
+            printer.pick("nothing new is started from now on", "从现在起不再启动新的运行")
+        } else {
+            printer.pick("runs are started again", "恢复启动运行")
         });
         return Ok(0);
     };

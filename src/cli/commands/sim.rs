@@ -19,7 +19,9 @@ pub(super) async fn sim(what: Sim, printer: &Printer) -> Result<u8, CommandError
                 known.iter().map(|f| serde_json::json!({ "name": f.name, "about": f.about })).collect();
             printer.json(&rows);
         } else {
-            known.iter().for_each(|fault| printer.data(format_args!("{:<24} {}", fault.name, fault.about)));
+            for fault in &known {
+                printer.data(format_args!("{:<24} {}", fault.name, fault.about));
+            }
         }
         return Ok(0);
     }

@@ -16,6 +16,7 @@ struct Scenario {
 const WAIT: &str = "wait = { until = 'object != null', timeout = \"2m\", target = \
                     { api = \"v1\", kind = \"Node\", name = \"n\" } }\n";
 
+#[expect(clippy::too_many_lines, reason = "one scenario after the other")]
 fn scenarios() -> Vec<Scenario> {
     let chain = || {
         step("a", &[], WAIT)
