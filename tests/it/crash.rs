@@ -19,7 +19,7 @@ use windrow::time::SystemClock;
 /// The pace of the cluster: a shutdown of eight seconds takes a fifth of one.
 const SPEED: f64 = 40.0;
 /// A run that has not ended by then hangs.
-const RUN_MAX: Duration = Duration::from_secs(60);
+const RUN_MAX: Duration = Duration::from_mins(1);
 
 /// A cluster behind a port, and a state directory.
 struct Bench {
@@ -226,7 +226,7 @@ fn kill_once(bench: &Bench, workflow: &str, after: Duration) -> String {
     }
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     if let Some(status) = ended_within(&mut child, after) {
-        assert_eq!(status, Some(0), "{workflow} ended by itself");
+        assert!(status.success(), "{workflow} ended by itself");
         return "over".to_owned();
     }
     child.kill().unwrap();
@@ -235,7 +235,7 @@ fn kill_once(bench: &Bench, workflow: &str, after: Duration) -> String {
 }
 
 /// Waits for a child, `limit` at most; none if it still runs then.
-fn ended_within(child: &mut std::process::Child, limit: Duration) -> Option<Option<i32>> {
+fn ended_within(child: &mut std::process::Child, limit: Duration) -> Option<std::process::ExitStatus> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         let mut beat = tokio::time::interval(Duration::from_millis(5));
@@ -243,7 +243,7 @@ fn ended_within(child: &mut std::process::Child, limit: Duration) -> Option<Opti
         for _ in 0..=beats {
             beat.tick().await;
             if let Some(status) = child.try_wait().unwrap() {
-                return Some(status.code());
+                return Some(status);
             }
         }
         None

@@ -1,5 +1,6 @@
 //! The one integration-test binary: everything here runs against the library or the real `windrow` binary.
 #![expect(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
+#![expect(clippy::print_stderr, reason = "seeds, and what was left out, must be seen")]
 
 mod cli;
 mod conformance;

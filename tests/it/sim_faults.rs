@@ -15,12 +15,12 @@ use serde_json::json;
 use windrow::sim::{Cluster, Options, list_faults};
 use windrow::time::{Clock, SystemClock, Timestamp};
 
-const VM: &str = r#"
+const VM: &str = r"
 apiVersion: kubevirt.io/v1
 kind: VirtualMachine
 metadata: { name: idle }
 spec: { runStrategy: Halted, template: { spec: { domain: {} } } }
-"#;
+";
 
 /// A cluster on the paused clock with some faults, and a client of it.
 struct Faulty {
