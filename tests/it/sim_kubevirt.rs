@@ -258,6 +258,50 @@ async fn a_vm_on_a_node_that_is_down_comes_back_elsewhere_and_not_early() {
     assert_ne!(instance["status"]["nodeName"], "node-2");
 }
 
+/// The fixtures of the shipped workflows are what their first lines say.
+#[tokio::test(start_paused = true)]
+async fn vms_of_the_shipped_fixtures_are_in_their_state_from_the_first_moment() {
+    for (fixture, faults, vm, shown) in [
+        ("always-on", &[][..], "always-on", "Running"),
+        ("claim-missing", &[], "no-claim", "Stopped"),
+        ("deleting", &[], "deleting", "Terminating"),
+        ("halted", &[], "halted", "Stopped"),
+        ("halted-pending-claim", &[fault::PROVISION_FAILS], "pending-halted", "Stopped"),
+        ("leaving", &[fault::STOP_HANGS], "leaving", "Stopped"),
+        ("leftover-pod", &[], "leftover", "Stopped"),
+        ("leftover-pod-on", &[], "leftover-on", "Running"),
+        ("manual-off", &[], "manual", "Stopped"),
+        ("manual-on", &[fault::SLOW_START], "manual-on", "Running"),
+        ("off-pending-claim", &[fault::PROVISION_FAILS], "pending", "WaitingForVolumeBinding"),
+        ("on-node-2", &[], "on-node-2", "Running"),
+        ("once-ended", &[], "once", "Stopped"),
+        ("once-on", &[], "once-on", "Running"),
+        ("over-quota", &[], "poor", "Stopped"),
+        ("paused-on", &[], "paused-on", "Paused"),
+        ("rerun-off", &[], "rerun", "Stopped"),
+        ("restore-in-progress", &[], "restoring", "Running"),
+        ("running-false", &[], "old", "Stopped"),
+        ("running-true", &[], "old", "Running"),
+        ("snapshot-in-progress", &[], "snapshotted", "Running"),
+        ("starts-paused", &[], "paused", "Stopped"),
+        ("unschedulable", &[], "nowhere", "Stopped"),
+    ] {
+        let path = format!("{}/workflows/fixtures/{fixture}.yaml", env!("CARGO_MANIFEST_DIR"));
+        let options = Options {
+            faults: faults.to_vec(),
+            fixtures: vec![std::fs::read_to_string(path).unwrap()],
+            ..Options::default()
+        };
+        let clock = SystemClock::starting_at("2026-09-06T12:00:00Z".parse().unwrap(), 1.0);
+        let api = Api { cluster: Cluster::start(options, Arc::new(clock)).unwrap(), clock };
+        let found = api.get(&format!("{VMS}/{vm}")).await.unwrap_or_default();
+        assert_eq!(found["status"]["printableStatus"], shown, "{fixture}: {found:#}");
+        api.wait(60).await;
+        let found = api.get(&format!("{VMS}/{vm}")).await.unwrap();
+        assert_eq!(found["status"]["printableStatus"], shown, "{fixture} a minute later");
+    }
+}
+
 fn ready(node: &Value) -> &str {
     let conditions = node["status"]["conditions"].as_array().unwrap();
     conditions.iter().find(|c| c["type"] == "Ready").and_then(|c| c["status"].as_str()).unwrap()

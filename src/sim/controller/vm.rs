@@ -207,9 +207,10 @@ pub(super) fn is_final(instance: &Value) -> bool {
     ["Succeeded", "Failed"].contains(&text(instance, "/status/phase"))
 }
 
-/// True if the instance has been in this phase.
-pub(super) fn has_been(instance: &Value, phase: &str) -> bool {
-    since_phase(instance, phase).is_some()
+/// True if the instance has ended and never ran. One without a history (an object of a fixture) may have run.
+fn failed_early(instance: &Value) -> bool {
+    let history = items(instance, "/status/phaseTransitionTimestamps");
+    is_final(instance) && !history.is_empty() && since_phase(instance, "Running").is_none()
 }
 
 /// When the instance entered a phase.
@@ -399,9 +400,9 @@ impl Machine<'_> {
             return turn.status(self.key, self.vm, json!({ "startFailure": null }));
         }
         let Some(instance) = self.instance else { return };
-        if has_been(instance, "Running") {
+        if since_phase(instance, "Running").is_some() {
             turn.status(self.key, self.vm, json!({ "startFailure": null }));
-        } else if is_final(instance)
+        } else if failed_early(instance)
             && !deleting(instance)
             && text(failure, "/lastFailedVMIUID") != uid(instance)
         {
