@@ -370,9 +370,9 @@ mod tests {
         let parse = |json: Value| FieldSet::parse(&json);
         let a = parse(json!({"f:x": {"f:a": {}, "f:b": {}}, "f:y": {}}));
         let b = parse(json!({"f:x": {"f:b": {}, "f:c": {}}}));
-        assert_eq!(a.union(&b).paths(), [".x.a", ".x.b", ".x.c", ".y"]);
+        assert_eq!(a.union(&b).paths(), [".y", ".x.a", ".x.b", ".x.c"]);
         assert_eq!(a.intersection(&b).paths(), [".x.b"]);
-        assert_eq!(a.difference(&b).paths(), [".x.a", ".y"]);
+        assert_eq!(a.difference(&b).paths(), [".y", ".x.a"]);
         assert_eq!(a.without_trees(&parse(json!({"f:x": {}}))).paths(), [".y"]);
         assert!(a.difference(&a).is_empty());
     }
