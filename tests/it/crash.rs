@@ -188,7 +188,7 @@ fn dies_at(workflow: &str, step: &str, place: Place, expected: &Outcome) {
 
 #[test]
 fn a_run_that_is_killed_at_random_moments_ends_as_if_nothing_had_happened() {
-    let rounds = number("WINDROW_KILLS", 20);
+    let rounds = number("WINDROW_KILLS", 5);
     let seed = number("WINDROW_SEED", 1);
     eprintln!("SEED={seed}");
     let mut random = Random(seed);
