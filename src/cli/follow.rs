@@ -32,7 +32,7 @@ pub(super) async fn follow(session: &Session, run: RunId, printer: &Printer) -> 
                     break;
                 }
             }
-            () = stop.recv() => {
+            _ = stop.recv() => {
                 lines.end();
                 return Ok(leave(session, run, printer).await);
             }
@@ -65,8 +65,8 @@ pub(super) async fn follow_changes(mut changes: mpsc::Receiver<Change>, printer:
     last
 }
 
-/// Waits for Ctrl-C or for a service manager that wants the process to end.
-pub(super) async fn stopped() {
+/// Waits for Ctrl-C or for a service manager that wants the process to end, and returns the code to end with.
+pub(super) async fn stopped() -> u8 {
     match Stop::new() {
         Ok(mut stop) => stop.recv().await,
         Err(_) => std::future::pending().await,
@@ -105,11 +105,15 @@ impl Stop {
         Ok(Self { terminate })
     }
 
-    async fn recv(&mut self) {
+    /// The code that a process ends with when this stops it.
+    async fn recv(&mut self) -> u8 {
         tokio::select! {
-            // An error means that no Ctrl-C will ever come.
-            pressed = tokio::signal::ctrl_c() => if pressed.is_err() { std::future::pending().await },
-            _ = self.terminate.recv() => {}
+            pressed = tokio::signal::ctrl_c() => match pressed {
+                Ok(()) => PARKED,
+                // No Ctrl-C will ever come.
+                Err(_) => std::future::pending().await,
+            },
+            _ = self.terminate.recv() => 0,
         }
     }
 }

@@ -36,7 +36,7 @@ const HARVESTER: &str = "validator.harvesterhci.io";
 const KUBEVIRT: &str = "virtualmachine-validator.kubevirt.io";
 
 /// The mutating webhooks, in one.
-pub fn mutate(admission: &Admission<'_>, new: &mut Value) {
+pub(super) fn mutate(admission: &Admission<'_>, new: &mut Value) {
     if !admission.subresource.is_empty() {
         return;
     }
@@ -78,7 +78,7 @@ fn mutate_instance(new: &mut Value) {
 }
 
 /// The validating webhooks, in one. The first refusal is the answer.
-pub fn validate(admission: &Admission<'_>, new: &Value, operation: Operation) -> Result<(), Refusal> {
+pub(super) fn validate(admission: &Admission<'_>, new: &Value, operation: Operation) -> Result<(), Refusal> {
     let resource = admission.key.resource;
     match operation {
         Operation::Create | Operation::Update

@@ -44,20 +44,20 @@ pub struct AuditEntry {
 
 /// The log, in memory and perhaps in a file.
 #[derive(Debug, Default)]
-pub struct Audit {
+pub(super) struct Audit {
     entries: VecDeque<AuditEntry>,
     file: Option<File>,
 }
 
 impl Audit {
     /// A log that also appends to a file, one JSON text a line.
-    pub fn open(path: Option<&Path>) -> io::Result<Self> {
+    pub(super) fn open(path: Option<&Path>) -> io::Result<Self> {
         let file = path.map(|path| File::options().create(true).append(true).open(path)).transpose()?;
         Ok(Self { entries: VecDeque::new(), file })
     }
 
     /// Records a write.
-    pub fn record(&mut self, entry: AuditEntry) {
+    pub(super) fn record(&mut self, entry: AuditEntry) {
         if let Some(file) = &mut self.file
             && let Err(error) = write_line(file, &entry)
         {
@@ -70,7 +70,7 @@ impl Audit {
     }
 
     /// The writes so far, oldest first.
-    pub fn entries(&self) -> impl Iterator<Item = &AuditEntry> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = &AuditEntry> {
         self.entries.iter()
     }
 }

@@ -16,7 +16,7 @@ use crate::sim::world::Write;
 
 impl Registry {
     /// Carries out a write of a controller or of a subresource. What it is about may be gone: then nothing happens.
-    pub fn carry_out(&mut self, write: &Write, caller: &Caller) -> Result<(), Failure> {
+    pub(super) fn carry_out(&mut self, write: &Write, caller: &Caller) -> Result<(), Failure> {
         let done = match write {
             Write::Create(resource, object) => {
                 let kind = kinds::of(*resource).ok_or_else(Failure::no_resource)?;

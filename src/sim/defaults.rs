@@ -14,7 +14,7 @@ use crate::sim::kinds::VOLUMES;
 use crate::sim::meta;
 
 /// Fills in the defaults of a kind. Fields that are set keep their values.
-pub fn fill(kind: &Kind, object: &mut Value) {
+pub(super) fn fill(kind: &Kind, object: &mut Value) {
     match kind.resource {
         NAMESPACES => {
             let name = meta::name(object).to_owned();
@@ -80,7 +80,7 @@ fn pod(object: &mut Value) {
 }
 
 /// Moves `stringData` of a secret to `data`.
-pub fn encode_string_data(object: &mut Value) {
+pub(super) fn encode_string_data(object: &mut Value) {
     let Some(secret) = object.as_object_mut() else { return };
     let Some(Value::Object(texts)) = secret.shift_remove("stringData") else { return };
     let data = secret.entry("data").or_insert_with(|| Value::Object(Map::new()));

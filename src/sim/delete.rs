@@ -16,16 +16,16 @@ use crate::sim::registry::Registry;
 use crate::sim::world::Key;
 
 /// The finalizer that waits for dependents.
-pub const FOREGROUND: &str = "foregroundDeletion";
+pub(super) const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer that waits until dependents are released.
-pub const ORPHAN: &str = "orphan";
+pub(super) const ORPHAN: &str = "orphan";
 /// A pod's grace period in seconds if it names none.
 const POD_GRACE: i64 = 30;
 
 /// `DeleteOptions` as a client sends them.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct DeleteOptions {
+pub(super) struct DeleteOptions {
     /// Seconds that a pod gets to end.
     pub grace_period_seconds: Option<i64>,
     /// What must be true of the object.
@@ -41,7 +41,7 @@ pub struct DeleteOptions {
 /// What must be true of an object that is to be deleted.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Preconditions {
+pub(super) struct Preconditions {
     /// Its uid.
     pub uid: Option<String>,
     /// Its version.
@@ -50,7 +50,7 @@ pub struct Preconditions {
 
 /// What a delete came to.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Deleted {
+pub(super) enum Deleted {
     /// The object is gone; its last state.
     Gone(Arc<Value>),
     /// It stays until its finalizers or its grace period end.
@@ -59,7 +59,7 @@ pub enum Deleted {
 
 impl Registry {
     /// Deletes an object, or marks it if something holds it.
-    pub fn delete(
+    pub(super) fn delete(
         &mut self,
         kind: &'static Kind,
         key: &Key,

@@ -15,7 +15,7 @@ use crate::sim::world::View as _;
 const EVENTS_MAX: usize = 1000;
 
 /// What a component says about an object.
-pub struct Said<'a> {
+pub(super) struct Said<'a> {
     /// The object.
     pub about: &'a Key,
     /// `Normal` or `Warning`.
@@ -30,7 +30,7 @@ pub struct Said<'a> {
 
 impl Registry {
     /// Records an event, or counts it up if the same was said before about the same object.
-    pub fn say(&mut self, said: &Said<'_>, caller: &Caller) -> Result<(), Failure> {
+    pub(super) fn say(&mut self, said: &Said<'_>, caller: &Caller) -> Result<(), Failure> {
         let namespace = if said.about.namespace.is_empty() { "default" } else { &said.about.namespace };
         let involved = self.reference(said.about);
         let same = |event: &&std::sync::Arc<Value>| {
@@ -96,7 +96,7 @@ impl Registry {
 }
 
 /// An event as the group events.k8s.io shows it.
-pub fn in_new_form(event: &Value) -> Value {
+pub(super) fn in_new_form(event: &Value) -> Value {
     let mut shown = json!({"metadata": event["metadata"]});
     for (new, old) in [
         ("eventTime", "eventTime"),

@@ -44,6 +44,12 @@ impl Cause {
         Self::invalid(field, value, "field is immutable")
     }
 
+    /// A null where a schema wants a type.
+    pub(crate) fn of_type(field: &str, wanted: &str) -> Self {
+        let message = format!("Invalid value: \"null\": {field} in body must be of type {wanted}: \"null\"");
+        Self { reason: "FieldValueTypeInvalid", field: field.to_owned(), message }
+    }
+
     /// A value that is missing.
     pub fn required(field: &str, why: &str) -> Self {
         let message = format!("Required value: {why}");

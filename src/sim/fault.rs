@@ -3,102 +3,143 @@
 use crate::sim::world::Fault;
 
 /// The guest does not answer ACPI: it is killed when its grace period ends (domain.md §1.6).
-pub const NO_ACPI: Fault =
-    Fault { name: "no-acpi", about: "guests ignore ACPI and are killed when their grace period ends" };
+pub const NO_ACPI: Fault = Fault {
+    name: "no-acpi",
+    about: "guests ignore ACPI and are killed when their grace period ends",
+    about_zh: "客户机不响应 ACPI，宽限期结束时被强制关闭",
+};
 /// Starting takes minutes.
-pub const SLOW_START: Fault =
-    Fault { name: "slow-start", about: "the launcher pod of a VM takes four minutes to start" };
+pub const SLOW_START: Fault = Fault {
+    name: "slow-start",
+    about: "the launcher pod of a VM takes four minutes to start",
+    about_zh: "虚拟机的 launcher pod 要四分钟才启动",
+};
 /// A node stops answering.
-pub const NODE_DOWN: Fault =
-    Fault { name: "node-down", about: "node-2 stops answering, with everything that runs on it" };
+pub const NODE_DOWN: Fault = Fault {
+    name: "node-down",
+    about: "node-2 stops answering, with everything that runs on it",
+    about_zh: "node-2 连同其上运行的一切停止响应",
+};
 /// Somebody starts a VM that is being stopped.
 pub const FOREIGN_START: Fault = Fault {
     name: "foreign-start",
     about: "while the guest of a halted VM shuts down somebody else starts the VM",
+    about_zh: "被停止的虚拟机正在关机时，别人又把它启动",
 };
 /// Somebody starts a VM that has stopped.
 pub const FOREIGN_START_LATE: Fault = Fault {
     name: "foreign-start-late",
     about: "a minute after a VM was halted, when its instance is gone, somebody else starts it",
+    about_zh: "虚拟机停止一分钟后（实例已消失），别人又把它启动",
 };
 /// Somebody stops a VM that is being started.
-pub const FOREIGN_STOP: Fault =
-    Fault { name: "foreign-stop", about: "a second after a VM got an instance somebody else halts it" };
+pub const FOREIGN_STOP: Fault = Fault {
+    name: "foreign-stop",
+    about: "a second after a VM got an instance somebody else halts it",
+    about_zh: "虚拟机有了实例一秒后，别人把它停止",
+};
 /// Somebody deletes a VM that is being stopped.
 pub const FOREIGN_DELETE: Fault = Fault {
     name: "foreign-delete",
     about: "while the guest of a halted VM shuts down somebody else deletes the VM",
+    about_zh: "被停止的虚拟机正在关机时，别人删除了虚拟机",
 };
 /// Somebody deletes a VM that is being started.
 pub const FOREIGN_DELETE_STARTED: Fault = Fault {
     name: "foreign-delete-started",
     about: "a second after a VM got an instance somebody else deletes it",
+    about_zh: "虚拟机有了实例一秒后，别人删除了虚拟机",
 };
 /// Harvester halts a VM for which the quota does not suffice.
 pub const QUOTA_EXCEEDED: Fault = Fault {
     name: "quota-exceeded",
     about: "a second after a VM got an instance Harvester halts it, because the quota is exceeded",
+    about_zh: "虚拟机有了实例一秒后，Harvester 因配额超限把它停止",
 };
 /// A VM fails each time it is started.
-pub const START_FAILS: Fault =
-    Fault { name: "start-fails", about: "instances fail as soon as their pod runs" };
+pub const START_FAILS: Fault = Fault {
+    name: "start-fails",
+    about: "instances fail as soon as their pod runs",
+    about_zh: "实例在 pod 运行后立即失败",
+};
 /// A guest never reports that it runs.
 pub const GUEST_HANGS: Fault = Fault {
     name: "guest-hangs",
     about: "instances run, but their guests never become ready: reason GuestNotRunning",
+    about_zh: "实例在运行，但客户机始终不就绪：原因 GuestNotRunning",
 };
 /// A guest switches itself off.
-pub const GUEST_POWERS_OFF: Fault =
-    Fault { name: "guest-powers-off", about: "guests shut themselves down three seconds after their start" };
+pub const GUEST_POWERS_OFF: Fault = Fault {
+    name: "guest-powers-off",
+    about: "guests shut themselves down three seconds after their start",
+    about_zh: "客户机启动三秒后自行关机",
+};
 /// A disk gives errors.
 pub const IO_ERROR: Fault = Fault {
     name: "io-error",
     about: "three seconds after their start guests are paused, because a disk gives input/output errors",
+    about_zh: "客户机启动三秒后因磁盘读写错误被暂停",
 };
 /// A volume cannot be attached.
 pub const ATTACH_FAILS: Fault = Fault {
     name: "attach-fails",
     about: "volumes of VMs cannot be attached: instances stay in Scheduling with FailedAttachVolume events",
+    about_zh: "虚拟机的卷无法挂接：实例停在 Scheduling，事件 FailedAttachVolume",
 };
 /// An image cannot be pulled.
-pub const IMAGE_PULL_FAILS: Fault =
-    Fault { name: "image-pull-fails", about: "the launcher image cannot be pulled on any node" };
+pub const IMAGE_PULL_FAILS: Fault = Fault {
+    name: "image-pull-fails",
+    about: "the launcher image cannot be pulled on any node",
+    about_zh: "任何节点都拉取不到 launcher 镜像",
+};
 /// The handler on the node never finishes.
-pub const STOP_HANGS: Fault =
-    Fault { name: "stop-hangs", about: "stopped instances keep their finalizer: virt-handler never lets go" };
+pub const STOP_HANGS: Fault = Fault {
+    name: "stop-hangs",
+    about: "stopped instances keep their finalizer: virt-handler never lets go",
+    about_zh: "已停止的实例一直带着 finalizer：virt-handler 永不放手",
+};
 /// The handler on the node takes its time.
 pub const STOP_SLOW: Fault = Fault {
     name: "stop-slow",
     about: "stopped instances keep their finalizer for five minutes, then virt-handler lets go",
+    about_zh: "已停止的实例带着 finalizer 五分钟，之后 virt-handler 放手",
 };
 /// KubeVirt's controller does nothing.
 pub const CONTROLLERS_FROZEN: Fault = Fault {
     name: "controllers-frozen",
     about: "virt-controller has lost its leader: its pods look ready, but VMs and instances stay as they are",
+    about_zh: "virt-controller 失去 leader：pod 看似就绪，虚拟机和实例却不再变化",
 };
 /// KubeVirt is being updated.
 pub const KUBEVIRT_UPDATING: Fault = Fault {
     name: "kubevirt-updating",
     about: "KubeVirt is being updated: available, progressing and degraded at the same time",
+    about_zh: "KubeVirt 正在升级：Available、Progressing、Degraded 同时为真",
 };
 /// The server of the subresources is gone.
 pub const VIRT_API_DOWN: Fault = Fault {
     name: "virt-api-down",
     about: "virt-api is down: its pods are not ready, start and stop requests get 503",
+    about_zh: "virt-api 不可用：pod 未就绪，启动和停止请求得到 503",
 };
 /// An admission webhook of somebody else changes the strategy.
 pub const STRATEGY_REWRITTEN: Fault = Fault {
     name: "strategy-rewritten",
     about: "a webhook stores Manual for whatever strategy a halted VM is started with",
+    about_zh: "某个 webhook 把启动时要求的任何策略都存成 Manual",
 };
 /// Harvester's mutating webhook is skipped, as its failure policy allows.
 pub const MUTATION_SKIPPED: Fault = Fault {
     name: "mutation-skipped",
     about: "Harvester's mutating webhook times out and is skipped: a start keeps the strategy that was asked for",
+    about_zh: "Harvester 的变更 webhook 超时被跳过：启动时要求的策略原样保留",
 };
 /// Claims stay unbound.
-pub const PROVISION_FAILS: Fault =
-    Fault { name: "provision-fails", about: "no volume is made for a claim: it stays Pending" };
+pub const PROVISION_FAILS: Fault = Fault {
+    name: "provision-fails",
+    about: "no volume is made for a claim: it stays Pending",
+    about_zh: "声明得不到卷，一直 Pending",
+};
 
 /// All of them, in the order of the list that a person reads.
 pub const ALL: &[Fault] = &[
@@ -138,5 +179,7 @@ mod tests {
         let names: BTreeSet<&str> = ALL.iter().map(|fault| fault.name).collect();
         assert_eq!(names.len(), ALL.len());
         assert!(ALL.iter().all(|fault| fault.about.len() > 20 && !fault.about.ends_with('.')));
+        let chinese = |text: &str| text.chars().any(|c| ('\u{4e00}'..'\u{9fff}').contains(&c));
+        assert!(ALL.iter().all(|fault| chinese(fault.about_zh) && !fault.about_zh.ends_with('。')));
     }
 }

@@ -9,14 +9,14 @@ use crate::sim::kinds::ListRule;
 
 /// A set of paths. A step of a path is written as in FieldsV1: `f:name`, `k:{"name":"x"}` or `v:"x"`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FieldSet {
+pub(super) struct FieldSet {
     member: bool,
     below: BTreeMap<String, FieldSet>,
 }
 
 impl FieldSet {
     /// Reads FieldsV1.
-    pub fn parse(json: &Value) -> Self {
+    pub(super) fn parse(json: &Value) -> Self {
         let mut set = Self::default();
         for (step, below) in json.as_object().into_iter().flatten() {
             if step == "." {
@@ -31,7 +31,7 @@ impl FieldSet {
     }
 
     /// Writes FieldsV1.
-    pub fn to_json(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         let mut map = Map::new();
         if self.member && !self.below.is_empty() {
             map.insert(".".into(), Value::Object(Map::new()));
@@ -43,28 +43,28 @@ impl FieldSet {
     }
 
     /// Whether nothing is in it.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         !self.member && self.below.is_empty()
     }
 
     /// Whether the place itself is in it, and not only something below.
-    pub fn is_member(&self) -> bool {
+    pub(super) fn is_member(&self) -> bool {
         self.member
     }
 
     /// What is below `step`.
-    pub fn below(&self, step: &str) -> Option<&FieldSet> {
+    pub(super) fn below(&self, step: &str) -> Option<&FieldSet> {
         self.below.get(step)
     }
 
     /// The steps that lead on from here.
-    pub fn steps(&self) -> impl Iterator<Item = (&str, &FieldSet)> {
+    pub(super) fn steps(&self) -> impl Iterator<Item = (&str, &FieldSet)> {
         self.below.iter().map(|(step, below)| (step.as_str(), below))
     }
 
     /// What is in either.
     #[must_use]
-    pub fn union(&self, other: &Self) -> Self {
+    pub(super) fn union(&self, other: &Self) -> Self {
         let mut all = self.clone();
         all.member |= other.member;
         for (step, theirs) in &other.below {
@@ -76,7 +76,7 @@ impl FieldSet {
 
     /// What is in both.
     #[must_use]
-    pub fn intersection(&self, other: &Self) -> Self {
+    pub(super) fn intersection(&self, other: &Self) -> Self {
         let mut both = Self { member: self.member && other.member, below: BTreeMap::new() };
         for (step, mine) in &self.below {
             if let Some(theirs) = other.below.get(step) {
@@ -88,7 +88,7 @@ impl FieldSet {
 
     /// What is in this one only.
     #[must_use]
-    pub fn difference(&self, other: &Self) -> Self {
+    pub(super) fn difference(&self, other: &Self) -> Self {
         let mut left = Self { member: self.member && !other.member, below: BTreeMap::new() };
         for (step, mine) in &self.below {
             let rest = match other.below.get(step) {
@@ -102,7 +102,7 @@ impl FieldSet {
 
     /// This without the members of `other` and everything below them.
     #[must_use]
-    pub fn without_trees(&self, other: &Self) -> Self {
+    pub(super) fn without_trees(&self, other: &Self) -> Self {
         if other.member {
             return Self::default();
         }
@@ -125,7 +125,7 @@ impl FieldSet {
 
     /// The members as error messages name them, `.spec.containers[name="x"].image`, and in their order: at each place
     /// first the members, then what is below them.
-    pub fn paths(&self) -> Vec<String> {
+    pub(super) fn paths(&self) -> Vec<String> {
         let mut paths = vec![];
         self.collect_paths("", &mut paths);
         paths
@@ -141,7 +141,7 @@ impl FieldSet {
     }
 
     /// Removes a top-level path of field names.
-    pub fn remove(&mut self, path: &[&str]) {
+    pub(super) fn remove(&mut self, path: &[&str]) {
         let [first, rest @ ..] = path else {
             *self = Self::default();
             return;
@@ -172,7 +172,7 @@ fn shown_keys(keys: &str) -> String {
 }
 
 /// The step to an item of a list, if the list is not atomic and the item has its keys.
-pub fn item_step(rule: ListRule, item: &Value) -> Option<String> {
+pub(super) fn item_step(rule: ListRule, item: &Value) -> Option<String> {
     match rule {
         ListRule::Atomic => None,
         ListRule::Set => Some(format!("v:{item}")),
@@ -192,12 +192,12 @@ pub fn item_step(rule: ListRule, item: &Value) -> Option<String> {
 }
 
 /// A dotted path of field names.
-pub fn join(path: &str, field: &str) -> String {
+pub(super) fn join(path: &str, field: &str) -> String {
     if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
 }
 
 /// All fields that `value` gives a value, as an apply request owns them.
-pub fn fields_of(kind: &Kind, value: &Value) -> FieldSet {
+pub(super) fn fields_of(kind: &Kind, value: &Value) -> FieldSet {
     fields_at(kind, "", value)
 }
 
@@ -253,7 +253,7 @@ fn new_fields_at(kind: &Kind, path: &str, value: &Value) -> FieldSet {
 
 /// How two states of an object differ.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Comparison {
+pub(super) struct Comparison {
     /// Fields that are new or have another value.
     pub changed: FieldSet,
     /// Fields that are gone.
@@ -262,7 +262,7 @@ pub struct Comparison {
 
 impl Comparison {
     /// Whether there is no difference.
-    pub fn is_same(&self) -> bool {
+    pub(super) fn is_same(&self) -> bool {
         self.changed.is_empty() && self.removed.is_empty()
     }
 
@@ -273,7 +273,7 @@ impl Comparison {
 }
 
 /// Compares two states of an object.
-pub fn compare(kind: &Kind, old: &Value, new: &Value) -> Comparison {
+pub(super) fn compare(kind: &Kind, old: &Value, new: &Value) -> Comparison {
     compare_at(kind, "", Some(old), Some(new))
 }
 

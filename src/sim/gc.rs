@@ -25,7 +25,7 @@ const NAMESPACE_CONTROLLER: &str = "namespace-controller";
 impl Registry {
     /// Does what follows from a change: deletes what has lost its owners, ends foreground and orphaning deletes,
     /// empties and removes namespaces.
-    pub fn collect(&mut self, change: &Change, now: Timestamp) {
+    pub(super) fn collect(&mut self, change: &Change, now: Timestamp) {
         let caller = Caller::controller(COLLECTOR, now);
         if change.happened == Happened::Deleted {
             for dependent in self.store.dependents(meta::uid(&change.object)) {

@@ -8,7 +8,7 @@ use crate::sim::subresource;
 use crate::sim::world::Platform;
 
 /// Harvester v1.8.2 with KubeVirt 1.7.4, as far as it is rehearsed.
-pub fn harvester() -> Platform {
+pub(super) fn harvester() -> Platform {
     Platform {
         controllers: controller::all(),
         mutate: admission::mutate,

@@ -21,6 +21,7 @@ pub enum ListRule {
 /// A kind of object.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about a kind, none implies another")]
+#[expect(clippy::struct_field_names, reason = "`kind` is what the API calls it")]
 pub struct Kind {
     /// Its group and plural.
     pub resource: Resource,
@@ -202,25 +203,25 @@ fn qualify(name: &str, group: &str) -> String {
 }
 
 /// The row of a resource that comes from the table.
-pub fn of(resource: Resource) -> Option<&'static Kind> {
+pub(super) fn of(resource: Resource) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.resource == resource)
 }
 
 /// The kind behind a URL.
-pub fn by_plural(group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
+pub(super) fn by_plural(group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
     KINDS
         .iter()
         .find(|k| k.resource.group == group && k.resource.plural == plural && k.versions.contains(&version))
 }
 
 /// The kind that `apiVersion` and `kind` of an object name.
-pub fn by_kind(api_version: &str, kind: &str) -> Option<&'static Kind> {
+pub(super) fn by_kind(api_version: &str, kind: &str) -> Option<&'static Kind> {
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     KINDS.iter().find(|k| k.resource.group == group && k.kind == kind && k.versions.contains(&version))
 }
 
 /// All groups with their versions, preferred one first, in the order of the table.
-pub fn groups() -> Vec<(&'static str, Vec<&'static str>)> {
+pub(super) fn groups() -> Vec<(&'static str, Vec<&'static str>)> {
     let mut groups: Vec<(&'static str, Vec<&'static str>)> = vec![];
     for kind in KINDS {
         let at = groups.iter().position(|(group, _)| *group == kind.resource.group).unwrap_or_else(|| {
@@ -242,43 +243,43 @@ const fn resource(group: &'static str, plural: &'static str) -> Resource {
 }
 
 /// Nodes.
-pub const NODES: Resource = resource("", "nodes");
+pub(super) const NODES: Resource = resource("", "nodes");
 /// Namespaces.
-pub const NAMESPACES: Resource = resource("", "namespaces");
+pub(super) const NAMESPACES: Resource = resource("", "namespaces");
 /// Secrets.
-pub const SECRETS: Resource = resource("", "secrets");
+pub(super) const SECRETS: Resource = resource("", "secrets");
 /// Config maps.
-pub const CONFIG_MAPS: Resource = resource("", "configmaps");
+pub(super) const CONFIG_MAPS: Resource = resource("", "configmaps");
 /// Service accounts.
-pub const SERVICE_ACCOUNTS: Resource = resource("", "serviceaccounts");
+pub(super) const SERVICE_ACCOUNTS: Resource = resource("", "serviceaccounts");
 /// Pods.
-pub const PODS: Resource = resource("", "pods");
+pub(super) const PODS: Resource = resource("", "pods");
 /// Claims of volumes.
-pub const CLAIMS: Resource = resource("", "persistentvolumeclaims");
+pub(super) const CLAIMS: Resource = resource("", "persistentvolumeclaims");
 /// Volumes.
-pub const VOLUMES: Resource = resource("", "persistentvolumes");
+pub(super) const VOLUMES: Resource = resource("", "persistentvolumes");
 /// Events, in their core form.
-pub const EVENTS: Resource = resource("", "events");
+pub(super) const EVENTS: Resource = resource("", "events");
 /// Events, in the form of their own group.
-pub const NEW_EVENTS: Resource = resource("events.k8s.io", "events");
+pub(super) const NEW_EVENTS: Resource = resource("events.k8s.io", "events");
 /// Storage classes.
-pub const STORAGE_CLASSES: Resource = resource("storage.k8s.io", "storageclasses");
+pub(super) const STORAGE_CLASSES: Resource = resource("storage.k8s.io", "storageclasses");
 /// Attachments of volumes to nodes.
-pub const VOLUME_ATTACHMENTS: Resource = resource("storage.k8s.io", "volumeattachments");
+pub(super) const VOLUME_ATTACHMENTS: Resource = resource("storage.k8s.io", "volumeattachments");
 /// Registrations of aggregated APIs.
-pub const API_SERVICES: Resource = resource("apiregistration.k8s.io", "apiservices");
+pub(super) const API_SERVICES: Resource = resource("apiregistration.k8s.io", "apiservices");
 /// Leases.
-pub const LEASES: Resource = resource("coordination.k8s.io", "leases");
+pub(super) const LEASES: Resource = resource("coordination.k8s.io", "leases");
 /// Definitions of custom resources.
-pub const DEFINITIONS: Resource = resource("apiextensions.k8s.io", "customresourcedefinitions");
+pub(super) const DEFINITIONS: Resource = resource("apiextensions.k8s.io", "customresourcedefinitions");
 /// Virtual machines.
-pub const VIRTUAL_MACHINES: Resource = resource("kubevirt.io", "virtualmachines");
+pub(super) const VIRTUAL_MACHINES: Resource = resource("kubevirt.io", "virtualmachines");
 /// Running (or ended) instances of virtual machines.
-pub const INSTANCES: Resource = resource("kubevirt.io", "virtualmachineinstances");
+pub(super) const INSTANCES: Resource = resource("kubevirt.io", "virtualmachineinstances");
 /// Live migrations of instances.
-pub const MIGRATIONS: Resource = resource("kubevirt.io", "virtualmachineinstancemigrations");
+pub(super) const MIGRATIONS: Resource = resource("kubevirt.io", "virtualmachineinstancemigrations");
 /// The installation of KubeVirt itself.
-pub const KUBEVIRTS: Resource = resource("kubevirt.io", "kubevirts");
+pub(super) const KUBEVIRTS: Resource = resource("kubevirt.io", "kubevirts");
 
 const fn keyed(keys: &'static [&'static str]) -> ListRule {
     ListRule::Keyed { merge: keys[0], keys }
@@ -337,7 +338,7 @@ const EVENT_FIELDS: &[&str] = &[
 ];
 
 /// The table.
-pub const KINDS: &[Kind] = &[
+pub(super) const KINDS: &[Kind] = &[
     Kind::core(CONFIG_MAPS, "ConfigMap").short(&["cm"]),
     Kind::core(EVENTS, "Event").short(&["ev"]).selectable(EVENT_FIELDS),
     Kind::core(NAMESPACES, "Namespace")

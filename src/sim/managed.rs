@@ -18,7 +18,7 @@ const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// Whether a manager has applied a manifest or written otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum How {
+pub(super) enum How {
     /// Server-side apply.
     Apply,
     /// Everything else.
@@ -27,7 +27,7 @@ pub enum How {
 
 /// One manager of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub(super) struct Entry {
     /// Its name.
     pub manager: String,
     /// How it writes.
@@ -85,7 +85,7 @@ impl Entry {
 
 /// Who writes, and how.
 #[derive(Debug, Clone, Copy)]
-pub struct Writer<'a> {
+pub(super) struct Writer<'a> {
     /// The field manager.
     pub manager: &'a str,
     /// Apply or update.
@@ -124,13 +124,13 @@ impl Writer<'_> {
 }
 
 /// The managers of an object.
-pub fn entries(object: &Value) -> Vec<Entry> {
+pub(super) fn entries(object: &Value) -> Vec<Entry> {
     let list = object.pointer("/metadata/managedFields").and_then(Value::as_array);
     list.into_iter().flatten().map(Entry::parse).collect()
 }
 
 /// Writes the managers into an object, in the order of kube-apiserver.
-pub fn set_entries(object: &mut Value, mut entries: Vec<Entry>) {
+pub(super) fn set_entries(object: &mut Value, mut entries: Vec<Entry>) {
     entries.retain(|entry| !entry.fields.is_empty());
     entries.sort_by(|a, b| (a.how, &a.time, &a.manager).cmp(&(b.how, &b.time, &b.manager)));
     merge_ancient(&mut entries);
@@ -150,7 +150,7 @@ fn merge_ancient(entries: &mut Vec<Entry>) {
 }
 
 /// What nobody owns: the server's own metadata and the names of the kind.
-pub fn strip_unowned(set: &mut FieldSet) {
+pub(super) fn strip_unowned(set: &mut FieldSet) {
     const SYSTEM: &[&[&str]] = &[
         &["apiVersion"],
         &["kind"],
@@ -178,7 +178,7 @@ fn comparison(kind: &Kind, old: &Value, new: &Value) -> Comparison {
 }
 
 /// Before the first apply to an object without managers: whatever is there belongs to one of a name of its own.
-pub fn adopt(kind: &Kind, object: &mut Value, writer: &Writer<'_>) {
+pub(super) fn adopt(kind: &Kind, object: &mut Value, writer: &Writer<'_>) {
     if meta::uid(object).is_empty() || !entries(object).is_empty() {
         return;
     }
@@ -190,7 +190,7 @@ pub fn adopt(kind: &Kind, object: &mut Value, writer: &Writer<'_>) {
 }
 
 /// Records an update: what changed belongs to the writer alone, what is gone to nobody.
-pub fn record_update(kind: &Kind, old: &Value, new: &mut Value, writer: &Writer<'_>) {
+pub(super) fn record_update(kind: &Kind, old: &Value, new: &mut Value, writer: &Writer<'_>) {
     let found = comparison(kind, old, new);
     let mut all = entries(old);
     if all.is_empty() && !meta::uid(old).is_empty() {
@@ -213,7 +213,7 @@ pub fn record_update(kind: &Kind, old: &Value, new: &mut Value, writer: &Writer<
 
 /// Records an apply of the fields `applied`, which turned `old` into `new`. Without `force`, changing what others
 /// own is a conflict.
-pub fn record_apply(
+pub(super) fn record_apply(
     kind: &Kind,
     old: &Value,
     new: &mut Value,

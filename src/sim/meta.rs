@@ -2,37 +2,37 @@
 
 use serde_json::{Map, Value};
 
-pub use crate::sim::object::deleting as is_deleting;
-pub use crate::sim::object::label;
-pub use crate::sim::object::name;
-pub use crate::sim::object::namespace;
-pub use crate::sim::object::text;
-pub use crate::sim::object::uid;
+pub(super) use crate::sim::object::deleting as is_deleting;
+pub(super) use crate::sim::object::label;
+pub(super) use crate::sim::object::name;
+pub(super) use crate::sim::object::namespace;
+pub(super) use crate::sim::object::text;
+pub(super) use crate::sim::object::uid;
 use crate::time::Timestamp;
 
 /// `metadata.resourceVersion`; empty if there is none.
-pub fn version(object: &Value) -> &str {
+pub(super) fn version(object: &Value) -> &str {
     text(object, "/metadata/resourceVersion")
 }
 
 /// `metadata.generation`; zero if there is none.
-pub fn generation(object: &Value) -> i64 {
+pub(super) fn generation(object: &Value) -> i64 {
     object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0)
 }
 
 /// `metadata.finalizers`.
-pub fn finalizers(object: &Value) -> Vec<&str> {
+pub(super) fn finalizers(object: &Value) -> Vec<&str> {
     let list = object.pointer("/metadata/finalizers").and_then(Value::as_array);
     list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 /// `metadata.ownerReferences`.
-pub fn owners(object: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn owners(object: &Value) -> impl Iterator<Item = &Value> {
     object.pointer("/metadata/ownerReferences").and_then(Value::as_array).into_iter().flatten()
 }
 
 /// The metadata, for changing it. What is not an object becomes one.
-pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
+pub(super) fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
     if !object.is_object() {
         *object = Value::Object(Map::new());
     }
@@ -44,7 +44,7 @@ pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
 }
 
 /// Sets a field of the metadata, or removes it.
-pub fn set(object: &mut Value, field: &str, value: Option<Value>) {
+pub(super) fn set(object: &mut Value, field: &str, value: Option<Value>) {
     let metadata = metadata_mut(object);
     match value {
         Some(value) => drop(metadata.insert(field.to_owned(), value)),
@@ -53,13 +53,13 @@ pub fn set(object: &mut Value, field: &str, value: Option<Value>) {
 }
 
 /// Replaces the finalizers; an empty list removes the field.
-pub fn set_finalizers(object: &mut Value, finalizers: &[&str]) {
+pub(super) fn set_finalizers(object: &mut Value, finalizers: &[&str]) {
     let value = (!finalizers.is_empty()).then(|| Value::from(finalizers.to_vec()));
     set(object, "finalizers", value);
 }
 
 /// A moment as Kubernetes writes it in metadata: RFC 3339 in whole seconds.
-pub fn rfc3339(at: Timestamp) -> String {
+pub(super) fn rfc3339(at: Timestamp) -> String {
     let seconds = Timestamp::from_millis(at.as_millis().div_euclid(1000) * 1000);
     seconds.to_string().replace(".000Z", "Z")
 }

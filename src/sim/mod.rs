@@ -1,43 +1,52 @@
 //! The rehearsal cluster: a small Kubernetes API server with the controllers of a Harvester platform behind it.
 //!
-//! It knows nothing of Windrow. `world` is the vocabulary that the API server and the controllers share.
+//! It knows nothing of Windrow. `world` is the vocabulary that the API server and the controllers share. Users see the
+//! [`Cluster`], the faults, the makers of objects for fixtures, and the comparison of two states.
 
-pub mod admission;
-pub mod audit;
+mod admission;
+mod audit;
 mod carry;
 mod cluster;
 pub mod contents;
-pub mod controller;
-pub mod defaults;
-pub mod delete;
+mod controller;
+mod defaults;
+mod delete;
 mod drive;
 pub mod equal;
-pub mod events;
-pub mod failure;
+mod events;
+mod failure;
 pub mod fault;
-pub mod fields;
-pub mod gc;
-pub mod harvester;
+mod fields;
+mod gc;
+mod harvester;
 mod http;
-pub mod kinds;
-pub mod managed;
-pub mod meta;
-pub mod object;
-pub mod parts;
-pub mod patch;
-pub mod registry;
-pub mod rules;
+mod kinds;
+mod managed;
+mod meta;
+mod object;
+mod parts;
+mod patch;
+mod protobuf;
+mod registry;
+mod rules;
 mod stage;
-pub mod store;
-pub mod strategy;
-pub mod subresource;
-pub mod trouble;
-pub mod typed;
-pub mod validate;
-pub mod world;
+mod store;
+mod strategy;
+mod subresource;
+mod trouble;
+mod typed;
+mod validate;
+mod world;
 
+pub use self::audit::AuditEntry;
 pub use self::cluster::Cluster;
 pub use self::cluster::Error;
 pub use self::cluster::Options;
 pub use self::cluster::list_faults;
+pub use self::failure::Failure;
 pub use self::http::Service;
+pub use self::strategy::Strategy;
+pub use self::world::Fault;
+pub use self::world::Key;
+pub use self::world::Platform;
+pub use self::world::Resource;

@@ -9,68 +9,68 @@ use crate::sim::world::Resource;
 use crate::time::Timestamp;
 
 /// The text at a JSON pointer; empty if there is none.
-pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The list at a JSON pointer; empty if there is none.
-pub fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+pub(super) fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// The map at a JSON pointer as pairs of texts; entries that are no texts are left out.
-pub fn pairs<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
+pub(super) fn pairs<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
     let map = object.pointer(pointer).and_then(Value::as_object);
     map.into_iter().flatten().filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)))
 }
 
 /// The moment at a JSON pointer, if there is one.
-pub fn moment(object: &Value, pointer: &str) -> Option<Timestamp> {
+pub(super) fn moment(object: &Value, pointer: &str) -> Option<Timestamp> {
     text(object, pointer).parse().ok()
 }
 
 /// The object's name.
-pub fn name(object: &Value) -> &str {
+pub(super) fn name(object: &Value) -> &str {
     text(object, "/metadata/name")
 }
 
 /// The object's namespace; empty for a cluster-scoped one.
-pub fn namespace(object: &Value) -> &str {
+pub(super) fn namespace(object: &Value) -> &str {
     text(object, "/metadata/namespace")
 }
 
 /// The object's uid.
-pub fn uid(object: &Value) -> &str {
+pub(super) fn uid(object: &Value) -> &str {
     text(object, "/metadata/uid")
 }
 
 /// The object's key, given its kind.
-pub fn key_of(resource: Resource, object: &Value) -> Key {
+pub(super) fn key_of(resource: Resource, object: &Value) -> Key {
     Key::new(resource, namespace(object), name(object))
 }
 
 /// True if the object is being deleted and only finalizers or a grace period keep it.
-pub fn deleting(object: &Value) -> bool {
+pub(super) fn deleting(object: &Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
 }
 
 /// The value of an annotation.
-pub fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+pub(super) fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object.pointer("/metadata/annotations")?.get(name)?.as_str()
 }
 
 /// The value of a label.
-pub fn label<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+pub(super) fn label<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object.pointer("/metadata/labels")?.get(name)?.as_str()
 }
 
 /// The owner of a kind, as the object's references name it.
-pub fn owner<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+pub(super) fn owner<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     items(object, "/metadata/ownerReferences").iter().find(|owner| text(owner, "/kind") == kind)
 }
 
 /// A reference that makes `owner` the managing owner of another object.
-pub fn owned_by(owner: &Value) -> Value {
+pub(super) fn owned_by(owner: &Value) -> Value {
     json!({
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -82,12 +82,12 @@ pub fn owned_by(owner: &Value) -> Value {
 }
 
 /// True if the object has this finalizer.
-pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
+pub(super) fn has_finalizer(object: &Value, finalizer: &str) -> bool {
     items(object, "/metadata/finalizers").iter().any(|held| held == finalizer)
 }
 
 /// A patch that takes finalizers from the object and leaves the others.
-pub fn without_finalizers(object: &Value, finalizers: &[&str]) -> Value {
+pub(super) fn without_finalizers(object: &Value, finalizers: &[&str]) -> Value {
     let rest: Vec<&Value> = items(object, "/metadata/finalizers")
         .iter()
         .filter(|held| !held.as_str().is_some_and(|held| finalizers.contains(&held)))
@@ -96,30 +96,30 @@ pub fn without_finalizers(object: &Value, finalizers: &[&str]) -> Value {
 }
 
 /// A patch that gives the object a finalizer besides the ones it has.
-pub fn with_finalizer(object: &Value, finalizer: &str) -> Value {
+pub(super) fn with_finalizer(object: &Value, finalizer: &str) -> Value {
     let mut all = items(object, "/metadata/finalizers").to_vec();
     all.push(finalizer.into());
     json!({ "metadata": { "finalizers": all } })
 }
 
 /// The condition of a type in the object's status.
-pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     items(object, "/status/conditions").iter().find(|condition| text(condition, "/type") == kind)
 }
 
 /// True if the object has the condition and it is `True`.
-pub fn is_true(object: &Value, kind: &str) -> bool {
+pub(super) fn is_true(object: &Value, kind: &str) -> bool {
     condition(object, kind).is_some_and(|condition| text(condition, "/status") == "True")
 }
 
 /// The claims that an instance, a VM template's spec or a pod's spec at `pointer` mounts.
-pub fn claims<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a str> {
+pub(super) fn claims<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a str> {
     let volumes = items(object, pointer).iter();
     volumes.map(|volume| text(volume, "/persistentVolumeClaim/claimName")).filter(|claim| !claim.is_empty())
 }
 
 /// True if merging `patch` into `old` would change it (RFC 7386).
-pub fn would_change(old: &Value, patch: &Value) -> bool {
+pub(super) fn would_change(old: &Value, patch: &Value) -> bool {
     match (old, patch) {
         (Value::Object(old), Value::Object(patch)) => patch.iter().any(|(name, value)| match old.get(name) {
             Some(field) => would_change(field, value),
@@ -130,7 +130,7 @@ pub fn would_change(old: &Value, patch: &Value) -> bool {
 }
 
 /// The merge patch that turns `old` into `new`.
-pub fn patch_between(old: &Value, new: &Value) -> Value {
+pub(super) fn patch_between(old: &Value, new: &Value) -> Value {
     let (Value::Object(old), Value::Object(new)) = (old, new) else { return new.clone() };
     let mut patch: Map<String, Value> =
         old.keys().filter(|name| !new.contains_key(*name)).map(|name| (name.clone(), Value::Null)).collect();
@@ -145,19 +145,19 @@ pub fn patch_between(old: &Value, new: &Value) -> Value {
 }
 
 /// The conditions of a status that is being written. The time of a transition moves only when the status changes.
-pub struct Conditions {
+pub(super) struct Conditions {
     list: Vec<Value>,
     now: Timestamp,
 }
 
 impl Conditions {
     /// The conditions that the object has.
-    pub fn of(object: &Value, now: Timestamp) -> Self {
+    pub(super) fn of(object: &Value, now: Timestamp) -> Self {
         Self { list: items(object, "/status/conditions").to_vec(), now }
     }
 
     /// Sets a condition to `True`, `False` or `Unknown`.
-    pub fn set(&mut self, kind: &str, status: &str, reason: &str, message: &str) {
+    pub(super) fn set(&mut self, kind: &str, status: &str, reason: &str, message: &str) {
         let place = self.list.iter().position(|condition| text(condition, "/type") == kind);
         let since = place
             .map(|i| &self.list[i])
@@ -180,7 +180,7 @@ impl Conditions {
     }
 
     /// Takes a condition over from another object, or removes it if that has none.
-    pub fn copy(&mut self, from: Option<&Value>, kind: &str) {
+    pub(super) fn copy(&mut self, from: Option<&Value>, kind: &str) {
         let place = self.list.iter().position(|condition| text(condition, "/type") == kind);
         match (from.and_then(|object| condition(object, kind)), place) {
             (Some(found), Some(i)) => self.list[i] = found.clone(),
@@ -190,12 +190,12 @@ impl Conditions {
     }
 
     /// Removes a condition.
-    pub fn remove(&mut self, kind: &str) {
+    pub(super) fn remove(&mut self, kind: &str) {
         self.list.retain(|condition| text(condition, "/type") != kind);
     }
 
     /// The list, for the status.
-    pub fn into_value(self) -> Value {
+    pub(super) fn into_value(self) -> Value {
         Value::Array(self.list)
     }
 }

@@ -10,7 +10,7 @@ use crate::sim::meta;
 
 /// Which part of an object a request writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub(super) enum Part {
     /// All but the status (all, for a kind without a separate status).
     Main,
     /// The status only.
@@ -19,7 +19,7 @@ pub enum Part {
 
 impl Part {
     /// The last part of the URL.
-    pub fn subresource(self) -> &'static str {
+    pub(super) fn subresource(self) -> &'static str {
         match self {
             Self::Main => "",
             Self::Status => "status",
@@ -28,7 +28,7 @@ impl Part {
 }
 
 /// Takes the status from a new object, for a kind whose status has its own subresource.
-pub fn drop_status(kind: &Kind, object: &mut Value) {
+pub(super) fn drop_status(kind: &Kind, object: &mut Value) {
     // A node registers itself with its status: kubelets and tests of platforms without one do.
     if kind.resource != kinds::NODES
         && let Some(object) = object.as_object_mut()
@@ -38,7 +38,7 @@ pub fn drop_status(kind: &Kind, object: &mut Value) {
 }
 
 /// The part of an applied manifest that the request may write.
-pub fn restricted(kind: &Kind, part: Part, manifest: &Value) -> Value {
+pub(super) fn restricted(kind: &Kind, part: Part, manifest: &Value) -> Value {
     let mut manifest = manifest.clone();
     let Some(map) = manifest.as_object_mut() else { return manifest };
     match part {
@@ -50,7 +50,7 @@ pub fn restricted(kind: &Kind, part: Part, manifest: &Value) -> Value {
 }
 
 /// Puts the part that the request must not write back to what it was.
-pub fn merged(kind: &Kind, part: Part, old: &Value, new: Value, how: How) -> Value {
+pub(super) fn merged(kind: &Kind, part: Part, old: &Value, new: Value, how: How) -> Value {
     match part {
         Part::Main if kind.status => {
             let mut new = new;
@@ -79,7 +79,7 @@ fn set_field(object: &mut Value, field: &str, value: Option<Value>) {
 }
 
 /// Puts back the metadata that belongs to the server.
-pub fn restore_metadata(old: &Value, new: &mut Value) {
+pub(super) fn restore_metadata(old: &Value, new: &mut Value) {
     for field in ["apiVersion", "kind"] {
         new[field] = old[field].clone();
     }
@@ -100,7 +100,7 @@ pub fn restore_metadata(old: &Value, new: &mut Value) {
 }
 
 /// Whether anything outside the metadata (and outside a separate status) differs.
-pub fn spec_differs(kind: &Kind, old: &Value, new: &Value) -> bool {
+pub(super) fn spec_differs(kind: &Kind, old: &Value, new: &Value) -> bool {
     let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return false };
     let counts = |field: &str| field != "metadata" && !(kind.status && field == "status");
     let fields = old.keys().chain(new.keys());
@@ -108,7 +108,7 @@ pub fn spec_differs(kind: &Kind, old: &Value, new: &Value) -> bool {
 }
 
 /// Whether a deleted object has nothing left that holds it.
-pub fn is_done(kind: &Kind, object: &Value) -> bool {
+pub(super) fn is_done(kind: &Kind, object: &Value) -> bool {
     let grace = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
     meta::is_deleting(object)
         && meta::finalizers(object).is_empty()

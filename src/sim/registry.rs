@@ -34,7 +34,7 @@ use crate::time::Timestamp;
 
 /// Who writes, and when.
 #[derive(Debug, Clone)]
-pub struct Caller {
+pub(super) struct Caller {
     /// The field manager.
     pub manager: String,
     /// What the client calls itself; empty for a controller.
@@ -51,7 +51,7 @@ pub struct Caller {
 
 impl Caller {
     /// A controller of the cluster.
-    pub fn controller(manager: &str, now: Timestamp) -> Self {
+    pub(super) fn controller(manager: &str, now: Timestamp) -> Self {
         Self {
             manager: manager.to_owned(),
             agent: String::new(),
@@ -64,7 +64,7 @@ impl Caller {
 }
 
 /// The objects and everything that has a say when they change.
-pub struct Registry {
+pub(super) struct Registry {
     /// The objects.
     pub store: Store,
     /// The accepted writes.
@@ -79,7 +79,7 @@ pub struct Registry {
 
 impl Registry {
     /// An empty cluster.
-    pub fn new(platform: Platform, faults: Vec<Fault>, audit: Audit, seed: u64) -> Self {
+    pub(super) fn new(platform: Platform, faults: Vec<Fault>, audit: Audit, seed: u64) -> Self {
         Self { store: Store::default(), audit, platform, faults, seed, names: 0 }
     }
 
@@ -103,19 +103,19 @@ impl Registry {
     }
 
     /// Five letters for a generated name.
-    pub fn new_suffix(&mut self) -> String {
+    pub(super) fn new_suffix(&mut self) -> String {
         const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         let bytes = self.unique();
         bytes.iter().take(5).map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect()
     }
 
     /// The object, or 404.
-    pub fn get(&self, kind: &Kind, key: &Key) -> Result<Arc<Value>, Failure> {
+    pub(super) fn get(&self, kind: &Kind, key: &Key) -> Result<Arc<Value>, Failure> {
         self.store.get(key).ok_or_else(|| Failure::not_found(kind, &key.name))
     }
 
     /// Creates an object. `namespace` is that of the request.
-    pub fn create(
+    pub(super) fn create(
         &mut self,
         kind: &'static Kind,
         namespace: &str,
@@ -134,7 +134,12 @@ impl Registry {
 
     /// Creates an object with the status and the uid that it brings: the contents of a new cluster, its fixtures, and
     /// what its own parts report.
-    pub fn seed(&mut self, kind: &'static Kind, body: Value, caller: &Caller) -> Result<Arc<Value>, Failure> {
+    pub(super) fn seed(
+        &mut self,
+        kind: &'static Kind,
+        body: Value,
+        caller: &Caller,
+    ) -> Result<Arc<Value>, Failure> {
         let namespace = meta::namespace(&body).to_owned();
         let (key, mut object) = self.prepare(kind, &namespace, body, caller)?;
         defaults::fill(kind, &mut object);
@@ -244,7 +249,7 @@ impl Registry {
     }
 
     /// Replaces an object or its status (PUT).
-    pub fn replace(
+    pub(super) fn replace(
         &mut self,
         kind: &'static Kind,
         key: &Key,
@@ -266,7 +271,7 @@ impl Registry {
     }
 
     /// Patches an object or its status. The second value says whether an apply created it.
-    pub fn patch(
+    pub(super) fn patch(
         &mut self,
         kind: &'static Kind,
         key: &Key,
@@ -402,7 +407,7 @@ impl Registry {
     }
 
     /// Notes an accepted write.
-    pub fn record(
+    pub(super) fn record(
         &mut self,
         verb: &'static str,
         key: &Key,
@@ -432,14 +437,14 @@ impl Registry {
     }
 
     /// Asks the webhooks whether the object may be deleted.
-    pub fn admit_delete(&self, key: &Key, object: &Value, caller: &Caller) -> Result<(), Failure> {
+    pub(super) fn admit_delete(&self, key: &Key, object: &Value, caller: &Caller) -> Result<(), Failure> {
         let mut object = object.clone();
         self.admit(key, Some(&object.clone()), &mut object, Operation::Delete, Part::Main, caller)
     }
 }
 
 /// Why unknown fields are refused.
-pub fn unknown_fields(unknown: &[String]) -> String {
+pub(super) fn unknown_fields(unknown: &[String]) -> String {
     let fields: Vec<String> = unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
     format!("strict decoding error: {}", fields.join(", "))
 }

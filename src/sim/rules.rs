@@ -18,7 +18,7 @@ const CLAIM_WHY: &str = "Forbidden: spec is immutable after creation except reso
 static KEY: LazyLock<Regex> = LazyLock::new(|| Regex::new("^[-._a-zA-Z0-9]+$").expect("a constant pattern"));
 
 /// What is wrong with an object of this kind, by itself and compared with the one that it replaces.
-pub fn causes(kind: &Kind, new: &Value, old: Option<&Value>, caller: &Caller) -> Vec<Cause> {
+pub(super) fn causes(kind: &Kind, new: &Value, old: Option<&Value>, caller: &Caller) -> Vec<Cause> {
     match (kind.resource, old) {
         (kinds::CONFIG_MAPS, _) => keys(new),
         (kinds::SECRETS, old) => {

@@ -13,11 +13,11 @@ use crate::sim::world::View;
 
 /// How many changes are remembered for watches. etcd keeps about five minutes; this is more than a rehearsal makes in
 /// that time, and bounds the memory.
-pub const HISTORY_MAX: usize = 8192;
+pub(super) const HISTORY_MAX: usize = 8192;
 
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Happened {
+pub(super) enum Happened {
     /// It was created.
     Added,
     /// It was changed.
@@ -28,7 +28,7 @@ pub enum Happened {
 
 /// One change.
 #[derive(Debug, Clone)]
-pub struct Change {
+pub(super) struct Change {
     /// The version that it led to.
     pub revision: u64,
     /// Which object.
@@ -43,14 +43,14 @@ pub struct Change {
 
 /// A version that has been forgotten, with the oldest one known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Forgotten {
+pub(super) struct Forgotten {
     /// The oldest version from which a watch may start.
     pub oldest: u64,
 }
 
 /// The objects and their history.
 #[derive(Debug, Default)]
-pub struct Store {
+pub(super) struct Store {
     objects: BTreeMap<Key, Arc<Value>>,
     dependents: BTreeMap<String, BTreeSet<Key>>,
     history: VecDeque<Change>,
@@ -60,12 +60,12 @@ pub struct Store {
 
 impl Store {
     /// The version of the last change.
-    pub fn revision(&self) -> u64 {
+    pub(super) fn revision(&self) -> u64 {
         self.revision
     }
 
     /// Stores an object under its next version and returns it as stored.
-    pub fn put(&mut self, key: &Key, mut object: Value) -> Arc<Value> {
+    pub(super) fn put(&mut self, key: &Key, mut object: Value) -> Arc<Value> {
         self.revision += 1;
         meta::set(&mut object, "resourceVersion", Some(self.revision.to_string().into()));
         let object = Arc::new(object);
@@ -83,7 +83,7 @@ impl Store {
     }
 
     /// Removes an object and returns its last state.
-    pub fn remove(&mut self, key: &Key) -> Option<Arc<Value>> {
+    pub(super) fn remove(&mut self, key: &Key) -> Option<Arc<Value>> {
         let before = self.objects.remove(key)?;
         self.unlink(key, &before);
         self.revision += 1;
@@ -116,13 +116,13 @@ impl Store {
     }
 
     /// Forgets all history, as a compaction of etcd does.
-    pub fn compact(&mut self) {
+    pub(super) fn compact(&mut self) {
         self.history.clear();
         self.oldest = self.revision;
     }
 
     /// The changes after version `from`, oldest first; or that they are no longer known.
-    pub fn since(&self, from: u64) -> Result<impl Iterator<Item = &Change>, Forgotten> {
+    pub(super) fn since(&self, from: u64) -> Result<impl Iterator<Item = &Change>, Forgotten> {
         if from < self.oldest {
             return Err(Forgotten { oldest: self.oldest });
         }
@@ -131,17 +131,17 @@ impl Store {
     }
 
     /// The objects that name `uid` as an owner.
-    pub fn dependents(&self, uid: &str) -> Vec<Key> {
+    pub(super) fn dependents(&self, uid: &str) -> Vec<Key> {
         self.dependents.get(uid).into_iter().flatten().cloned().collect()
     }
 
     /// All objects with their keys.
-    pub fn all(&self) -> impl Iterator<Item = (&Key, &Arc<Value>)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (&Key, &Arc<Value>)> {
         self.objects.iter()
     }
 
     /// The objects of a kind after `after` in key order, in one namespace or everywhere.
-    pub fn scan<'a>(
+    pub(super) fn scan<'a>(
         &'a self,
         resource: Resource,
         namespace: Option<&'a str>,
@@ -157,7 +157,7 @@ impl Store {
     }
 
     /// The objects of a kind as they were at version `at`, in key order.
-    pub fn scan_at(
+    pub(super) fn scan_at(
         &self,
         at: u64,
         resource: Resource,

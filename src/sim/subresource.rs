@@ -23,12 +23,17 @@ use crate::sim::world::Key;
 use crate::sim::world::Refusal;
 use crate::sim::world::Write;
 
+/// The subresources of a VM.
+pub(super) const OF_VM: &[&str] = &["start", "stop", "restart"];
+/// The subresources of an instance.
+pub(super) const OF_INSTANCE: &[&str] = &["pause", "unpause", "softreboot", "freeze", "unfreeze", "reset"];
+
 const NOT_RUNNING: &str = "VM is not running";
 /// The pod of a forced restart is deleted with this grace, KubeVirt's shortest.
 const FORCED_GRACE: i64 = 1;
 
 /// Serves a call: 202 without a body, or a refusal. `dryRun` in the body is the server's business.
-pub fn serve(call: &Call<'_>) -> Result<Answer, Refusal> {
+pub(super) fn serve(call: &Call<'_>) -> Result<Answer, Refusal> {
     let writes = if call.key.resource == VIRTUAL_MACHINES { of_vm(call)? } else { of_instance(call)? };
     Ok(Answer { writes, code: 202 })
 }
@@ -42,7 +47,7 @@ struct Asked<'a> {
 }
 
 fn of_vm(call: &Call<'_>) -> Result<Vec<Write>, Refusal> {
-    if !["start", "stop", "restart"].contains(&call.name) {
+    if !OF_VM.contains(&call.name) {
         return Err(no_such_path());
     }
     let vm = call.view.get(call.key).ok_or_else(|| not_found("virtualmachine", &call.key.name))?;
@@ -173,7 +178,7 @@ impl Asked<'_> {
 }
 
 fn of_instance(call: &Call<'_>) -> Result<Vec<Write>, Refusal> {
-    if !["pause", "unpause", "softreboot", "freeze", "unfreeze", "reset"].contains(&call.name) {
+    if !OF_INSTANCE.contains(&call.name) {
         return Err(no_such_path());
     }
     let name = &*call.key.name;

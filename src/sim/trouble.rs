@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::sim::failure::Failure;
 use crate::sim::fault::VIRT_API_DOWN;
+use crate::sim::kinds::INSTANCES;
 use crate::sim::kinds::Kind;
 use crate::sim::kinds::VIRTUAL_MACHINES;
 use crate::sim::world::Fault;
@@ -15,35 +16,60 @@ use crate::time::Timestamp;
 const WEBHOOK_DOWN: Fault = Fault {
     name: "webhook-down",
     about: "the first write to a virtual machine finds its webhook down; it is back after half a minute",
+    about_zh: "对虚拟机的第一次写入遇到 webhook 不可用，半分钟后恢复",
 };
 const APISERVER_RESTART: Fault = Fault {
     name: "apiserver-restart",
     about: "the API server restarts at the first write: connections break, the outcome of that write is unknown",
+    about_zh: "API server 在第一次写入时重启：连接中断，那次写入结果未知",
 };
-const WATCH_GONE: Fault =
-    Fault { name: "watch-gone", about: "every watch ends with 410 Gone after some seconds" };
-const WATCH_LAG: Fault = Fault { name: "watch-lag", about: "watches tell what happened seconds late" };
-const WATCH_SILENT: Fault = Fault { name: "watch-silent", about: "watches stay open and tell nothing" };
+const WATCH_GONE: Fault = Fault {
+    name: "watch-gone",
+    about: "every watch ends with 410 Gone after some seconds",
+    about_zh: "每个 watch 几秒后以 410 Gone 结束",
+};
+const WATCH_LAG: Fault = Fault {
+    name: "watch-lag",
+    about: "watches tell what happened seconds late",
+    about_zh: "watch 晚几秒才报告发生的事",
+};
+const WATCH_SILENT: Fault = Fault {
+    name: "watch-silent",
+    about: "watches stay open and tell nothing",
+    about_zh: "watch 保持打开却什么也不报告",
+};
 const CONFLICT_STORM: Fault = Fault {
     name: "conflict-storm",
     about: "the first updates and some of the patches meet 409 Conflict, as if somebody else wrote all the time",
+    about_zh: "最初的更新和部分补丁遇到 409 Conflict，好像别人一直在写",
 };
 const API_UNREADY: Fault = Fault {
     name: "api-unready",
     about: "the API server answers, but says that it is not ready: etcd is failing",
+    about_zh: "API server 有应答，但称自己未就绪：etcd 有故障",
 };
 const VIRT_API_RESTART: Fault = Fault {
     name: "virt-api-restart",
     about: "the first start or stop request meets 503, because virt-api restarts; it is back after a minute",
+    about_zh: "第一次启动或停止请求因 virt-api 重启得到 503，一分钟后恢复",
 };
-const RBAC_DENIED: Fault =
-    Fault { name: "rbac-denied", about: "writes to virtual machines are forbidden to the client" };
+const RBAC_DENIED: Fault = Fault {
+    name: "rbac-denied",
+    about: "writes to virtual machines are forbidden to the client",
+    about_zh: "不允许客户端写虚拟机",
+};
+const LIST_DENIED: Fault = Fault {
+    name: "list-denied",
+    about: "the client may get virtual machines and their instances by name, but neither list nor watch them",
+    about_zh: "客户端只能按名字读取虚拟机及其实例，不能 list 或 watch",
+};
 
 /// The faults of the API.
-pub const FAULTS: &[Fault] = &[
+pub(super) const FAULTS: &[Fault] = &[
     API_UNREADY,
     APISERVER_RESTART,
     CONFLICT_STORM,
+    LIST_DENIED,
     RBAC_DENIED,
     VIRT_API_RESTART,
     WATCH_GONE,
@@ -53,7 +79,7 @@ pub const FAULTS: &[Fault] = &[
 ];
 
 /// The user that every client is.
-pub const USER: &str = "system:serviceaccount:harvester-system:operator";
+pub(super) const USER: &str = "system:serviceaccount:harvester-system:operator";
 
 /// How long the webhook is away.
 const WEBHOOK_AWAY: Duration = Duration::from_secs(30);
@@ -70,8 +96,8 @@ const LAG: Duration = Duration::from_secs(5);
 /// How many conflicts a storm has at most; at least half as many.
 const STORM: u64 = 6;
 
-/// A write of a client, as far as faults care.
-pub struct Attempt<'a> {
+/// A request of a client, as far as rights and faults care.
+pub(super) struct Attempt<'a> {
     /// The kind.
     pub kind: &'a Kind,
     /// The namespace.
@@ -88,7 +114,7 @@ pub struct Attempt<'a> {
 
 /// What happens to a write.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Fate {
+pub(super) enum Fate {
     /// It is carried out.
     Pass,
     /// It is refused.
@@ -101,7 +127,7 @@ pub enum Fate {
 
 /// How a watch is disturbed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct WatchTrouble {
+pub(super) struct WatchTrouble {
     /// Tell 410 at this moment.
     pub gone_at: Option<Timestamp>,
     /// Tell everything this much later.
@@ -112,7 +138,7 @@ pub struct WatchTrouble {
 
 /// The faults of the API that are switched on, and how far they have come.
 #[derive(Debug)]
-pub struct Trouble {
+pub(super) struct Trouble {
     faults: Vec<Fault>,
     seed: u64,
     webhook_back_at: Option<Timestamp>,
@@ -124,7 +150,7 @@ pub struct Trouble {
 
 impl Trouble {
     /// Nothing has happened yet.
-    pub fn new(faults: Vec<Fault>, seed: u64) -> Self {
+    pub(super) fn new(faults: Vec<Fault>, seed: u64) -> Self {
         let conflicts_left = STORM / 2 + seed % (STORM / 2 + 1);
         Self {
             faults,
@@ -142,12 +168,12 @@ impl Trouble {
     }
 
     /// Whether the API server is away.
-    pub fn server_is_down(&self, now: Timestamp) -> bool {
+    pub(super) fn server_is_down(&self, now: Timestamp) -> bool {
         self.server_back_at.is_some_and(|back| now < back)
     }
 
     /// Whether the API server says that it is ready.
-    pub fn server_is_ready(&self) -> bool {
+    pub(super) fn server_is_ready(&self) -> bool {
         !self.has(API_UNREADY)
     }
 
@@ -160,21 +186,31 @@ impl Trouble {
         self.has(VIRT_API_DOWN)
     }
 
-    /// Whether RBAC forbids writes to the kind.
-    pub fn forbids(&self, group: &str, plural: &str) -> bool {
-        let machines =
-            plural == VIRTUAL_MACHINES.plural && matches!(group, "kubevirt.io" | "subresources.kubevirt.io");
-        self.has(RBAC_DENIED) && machines
+    /// Whether RBAC forbids this to the client.
+    pub(super) fn forbids(&self, verb: &str, group: &str, plural: &str) -> bool {
+        let machine = plural == VIRTUAL_MACHINES.plural;
+        match verb {
+            "get" => false,
+            "list" | "watch" => {
+                let instance = plural == INSTANCES.plural;
+                self.has(LIST_DENIED) && group == VIRTUAL_MACHINES.group && (machine || instance)
+            }
+            _ => {
+                let groups = ["kubevirt.io", "subresources.kubevirt.io"];
+                self.has(RBAC_DENIED) && groups.contains(&group) && machine
+            }
+        }
     }
 
-    /// Whether the client may write at all; asked before anybody looks at what it sends.
-    pub fn authorize(&self, attempt: &Attempt<'_>) -> Result<(), Failure> {
+    /// Whether the client may do this at all; asked before anybody looks at what it sends.
+    pub(super) fn authorize(&self, attempt: &Attempt<'_>) -> Result<(), Failure> {
         let resource = attempt.kind.resource;
-        if self.forbids(resource.group, resource.plural) { Err(forbidden(attempt)) } else { Ok(()) }
+        let forbidden = self.forbids(attempt.verb, resource.group, resource.plural);
+        if forbidden { Err(refusal(attempt)) } else { Ok(()) }
     }
 
     /// Decides about a write of a client.
-    pub fn meet(&mut self, attempt: &Attempt<'_>, clock: &dyn Clock) -> Fate {
+    pub(super) fn meet(&mut self, attempt: &Attempt<'_>, clock: &dyn Clock) -> Fate {
         let resource = attempt.kind.resource;
         if self.has(APISERVER_RESTART) && self.server_back_at.is_none() {
             self.server_back_at = Some(clock.after(RESTART));
@@ -210,7 +246,7 @@ impl Trouble {
     }
 
     /// How a watch that begins now will be disturbed.
-    pub fn watch(&self, clock: &dyn Clock) -> WatchTrouble {
+    pub(super) fn watch(&self, clock: &dyn Clock) -> WatchTrouble {
         WatchTrouble {
             gone_at: self.has(WATCH_GONE).then(|| clock.after(GONE_AFTER)),
             lag: self.has(WATCH_LAG).then(|| clock.after(LAG).since(clock.now())),
@@ -219,7 +255,7 @@ impl Trouble {
     }
 }
 
-fn forbidden(attempt: &Attempt<'_>) -> Failure {
+fn refusal(attempt: &Attempt<'_>) -> Failure {
     Failure::forbidden(attempt.kind, attempt.subresource, attempt.namespace, attempt.name, USER, attempt.verb)
 }
 

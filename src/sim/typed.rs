@@ -53,7 +53,7 @@ const MAPS: &[&str] = &[
 
 /// Removes the fields that the kind does not have and names them; or says why the object does not fit the kind. What is
 /// null or empty goes too where the type holds no such thing: everywhere in a built-in kind, in the metadata of any.
-pub fn conform(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
+pub(super) fn conform(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
     match object.get_mut("metadata") {
         Some(metadata) if kind.custom => drop_empty(metadata),
         _ if kind.custom => {}

@@ -43,7 +43,7 @@ fn pattern(text: &str) -> Regex {
 
 /// Whether `apiVersion`, `kind` and namespace of a body fit the URL. Missing ones are filled in for kinds that
 /// kube-apiserver serves itself, unless the request must be complete.
-pub fn identity(
+pub(super) fn identity(
     kind: &Kind,
     version: &str,
     namespace: &str,
@@ -84,7 +84,7 @@ pub fn identity(
 }
 
 /// 400 for a body that is not even an object.
-pub fn unrecognized(kind: &Kind, why: &str) -> Failure {
+pub(super) fn unrecognized(kind: &Kind, why: &str) -> Failure {
     let message = format!(
         "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: {why}",
         kind.kind
@@ -93,14 +93,14 @@ pub fn unrecognized(kind: &Kind, why: &str) -> Failure {
 }
 
 /// 400 for a body that does not fit the kind.
-pub fn misfit(kind: &Kind, named: &str, api_version: &str, why: &str) -> Failure {
+pub(super) fn misfit(kind: &Kind, named: &str, api_version: &str, why: &str) -> Failure {
     let version = api_version.rsplit('/').next().unwrap_or_default();
     let message = format!("{named} in version {version:?} cannot be handled as a {}: {why}", kind.kind);
     Failure::bad_request(message)
 }
 
 /// Whether name and namespace of a changed object are still those of the URL.
-pub fn same_place(key: &Key, object: &Value) -> Result<(), Failure> {
+pub(super) fn same_place(key: &Key, object: &Value) -> Result<(), Failure> {
     let (name, namespace) = (meta::name(object), meta::namespace(object));
     if name != &*key.name {
         let message =
@@ -115,7 +115,7 @@ pub fn same_place(key: &Key, object: &Value) -> Result<(), Failure> {
 }
 
 /// Checks an object that is about to be stored.
-pub fn object(kind: &Kind, new: &Value, old: Option<&Value>, caller: &Caller) -> Result<(), Failure> {
+pub(super) fn object(kind: &Kind, new: &Value, old: Option<&Value>, caller: &Caller) -> Result<(), Failure> {
     let mut causes = vec![];
     if old.is_none() {
         causes.extend(name(kind, meta::name(new)));

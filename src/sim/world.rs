@@ -108,7 +108,7 @@ pub struct Context<'a> {
 }
 
 /// How late a controller usually is: long enough that a client sees the old status after a write.
-pub const CONTROLLER_LAG: Duration = Duration::from_millis(200);
+pub(super) const CONTROLLER_LAG: Duration = Duration::from_millis(200);
 
 /// A controller of the platform. It holds no state: everything it needs is in the cluster.
 pub trait Controller: Send + Sync {
@@ -173,6 +173,8 @@ pub struct Fault {
     pub name: &'static str,
     /// What it does, in one sentence.
     pub about: &'static str,
+    /// The same in Chinese.
+    pub about_zh: &'static str,
 }
 
 /// A request to a subresource that the platform serves, for instance `start` of a virtual machine.
@@ -201,7 +203,7 @@ pub struct Answer {
 }
 
 /// The annotation in which a pod carries its log: nothing runs in it that could write one.
-pub const POD_LOG: &str = "rehearsal.example/log";
+pub(super) const POD_LOG: &str = "rehearsal.example/log";
 
 /// What a new cluster is made of.
 pub struct Founding<'a> {

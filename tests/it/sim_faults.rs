@@ -142,6 +142,40 @@ async fn who_may_not_write_virtual_machines_may_read_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_may_not_list_virtual_machines_may_get_and_change_them() {
+    let faulty = Faulty::start(0, &["list-denied"]);
+    let refused = faulty.machines().list(&ListParams::default()).await.unwrap_err().to_string();
+    assert!(refused.contains("cannot list resource \"virtualmachines\""), "{refused}");
+    assert_eq!(code(faulty.machines().watch(&WatchParams::default(), "0").await.map(drop)), 403);
+    faulty.machines().get("idle").await.unwrap();
+    faulty.label("1").await.unwrap();
+    faulty.maps().list(&ListParams::default()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_not_ready_says_so_and_goes_on_answering() {
+    let faulty = Faulty::start(0, &["api-unready"]);
+    let ask = |path: &str| faulty.client.request_text(http::Request::get(path).body(vec![]).unwrap());
+    let refused = ask("/readyz").await.unwrap_err().to_string();
+    assert!(refused.contains("[-]etcd failed"), "{refused}");
+    assert_eq!(ask("/livez").await.unwrap(), "ok");
+    faulty.create("a").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_server_of_the_subresources_is_back_after_a_minute() {
+    let faulty = Faulty::start(0, &["virt-api-restart"]);
+    let start = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines/idle/start";
+    let start = || faulty.client.request_text(http::Request::put(start).body(vec![]).unwrap());
+    assert_eq!(code(start().await), 503);
+    faulty.label("1").await.unwrap();
+    faulty.clock.sleep(Duration::from_secs(50)).await;
+    assert_eq!(code(start().await), 503);
+    faulty.clock.sleep(Duration::from_secs(20)).await;
+    start().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_lags_tells_everything_later() {
     let faulty = Faulty::start(0, &["watch-lag"]);
     let mut events = std::pin::pin!(watch(&faulty).await);

@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use windrow::sim::Cluster;
 use windrow::sim::Options;
-use windrow::sim::world::Platform;
+use windrow::sim::Platform;
 use windrow::time::SystemClock;
 
 /// A served cluster and a kubectl that talks to it.
@@ -211,6 +211,29 @@ async fn kubectl_changes_objects_in_every_way_it_knows() {
     kubectl.refuse("get cm m2").await;
     let edits = kubectl.cluster.audit().into_iter().filter(|entry| !entry.controller);
     assert!(edits.into_iter().all(|entry| entry.user_agent.starts_with("kubectl/")));
+}
+
+/// These commands send the binary form.
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_creates_and_asks_through_its_typed_clients() {
+    let kubectl = Kubectl::start(FIXTURE).await;
+    assert_eq!(kubectl.run("create namespace area").await, "namespace/area created\n");
+    assert_eq!(
+        kubectl.run("create configmap m1 --from-literal=a=one -n area").await,
+        "configmap/m1 created\n"
+    );
+    assert_eq!(kubectl.run("get cm m1 -n area -o jsonpath={.data}").await, r#"{"a":"one"}"#);
+    kubectl.run("create secret generic s1 --from-literal=key=value").await;
+    assert_eq!(kubectl.run("get secret s1 -o jsonpath={.type}/{.data.key}").await, "Opaque/dmFsdWU=");
+    assert_eq!(kubectl.run("create serviceaccount robot").await, "serviceaccount/robot created\n");
+    assert!(kubectl.refuse("create serviceaccount robot").await.contains("already exists"));
+    assert_eq!(kubectl.run("create cm m2 --dry-run=server").await, "configmap/m2 created (server dry run)\n");
+    kubectl.refuse("get cm m2").await;
+    assert_eq!(kubectl.run("auth can-i delete pods").await, "yes\n");
+    assert!(kubectl.run("auth whoami").await.contains("system:serviceaccount:harvester-system:operator"));
+    kubectl.run("drain n1 --force --grace-period=0 --timeout=20s").await;
+    kubectl.refuse("get pod p1").await;
+    assert!(kubectl.run("get nodes").await.contains("Ready,SchedulingDisabled"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,12 +10,12 @@ use serde_json::Value;
 use serde_json::json;
 use tower::ServiceExt as _;
 use windrow::sim::Cluster;
+use windrow::sim::Fault;
 use windrow::sim::Options;
+use windrow::sim::Strategy;
 use windrow::sim::contents;
 use windrow::sim::equal;
 use windrow::sim::fault;
-use windrow::sim::strategy::Strategy;
-use windrow::sim::world::Fault;
 use windrow::time::Clock as _;
 use windrow::time::SystemClock;
 

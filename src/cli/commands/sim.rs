@@ -1,5 +1,13 @@
 //! `windrow sim`.
 
+use std::fs::File;
+use std::fs::Permissions;
+use std::io;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
@@ -9,18 +17,20 @@ use crate::cli::args::Sim;
 use crate::cli::error::CommandError;
 use crate::cli::printer::Printer;
 use crate::sim;
+use crate::sim::Fault;
 use crate::time::SystemClock;
 
 pub(super) async fn sim(what: Sim, printer: &Printer) -> Result<u8, CommandError> {
     let known = sim::list_faults();
     if what.list_faults {
         if printer.is_json() {
-            let rows: Vec<_> =
-                known.iter().map(|f| serde_json::json!({ "name": f.name, "about": f.about })).collect();
-            printer.json(&rows);
+            let row =
+                |f: &Fault| serde_json::json!({ "name": f.name, "about": f.about, "about_zh": f.about_zh });
+            printer.json(&known.iter().map(row).collect::<Vec<_>>());
         } else {
             for fault in &known {
-                printer.data(format_args!("{:<24} {}", fault.name, fault.about));
+                let about = printer.pick(fault.about, fault.about_zh);
+                printer.data(format_args!("{:<24} {about}", fault.name));
             }
         }
         return Ok(0);
@@ -42,18 +52,24 @@ pub(super) async fn sim(what: Sim, printer: &Printer) -> Result<u8, CommandError
         })?;
     }
     printer.data(format_args!("http://{address}"));
-    cluster.serve(listener, crate::cli::follow::stopped()).await;
-    Ok(0)
+    let mut code = 0;
+    cluster.serve(listener, async { code = crate::cli::follow::stopped().await }).await;
+    Ok(code)
 }
 
-/// A reader that waits for the file never sees half of it.
-fn write_whole(file: &std::path::Path, text: &str) -> std::io::Result<()> {
+/// Only the user reads the file, and a reader that waits for it never sees half of it.
+fn write_whole(file: &Path, text: &str) -> io::Result<()> {
     let part = file.with_extension("part");
-    std::fs::write(&part, text)?;
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut opened = options.open(&part)?;
+    // The mode counts for a new file only.
+    opened.set_permissions(Permissions::from_mode(0o600))?;
+    opened.write_all(text.as_bytes())?;
     std::fs::rename(part, file)
 }
 
-fn options(what: &Sim, known: &[sim::world::Fault]) -> Result<sim::Options, CommandError> {
+fn options(what: &Sim, known: &[Fault]) -> Result<sim::Options, CommandError> {
     let fault = |name: &String| {
         let found = known.iter().find(|fault| fault.name == name).copied();
         found.ok_or_else(|| {
@@ -63,7 +79,7 @@ fn options(what: &Sim, known: &[sim::world::Fault]) -> Result<sim::Options, Comm
             )
         })
     };
-    let fixture = |file: &std::path::PathBuf| {
+    let fixture = |file: &PathBuf| {
         std::fs::read_to_string(file).map_err(|error| {
             CommandError::usage("fixture", format!("cannot read {}: {error}", file.display()))
         })

@@ -29,7 +29,7 @@ pub(in crate::sim) use volume::CONTENT_STAMP;
 use crate::sim::world::Controller;
 
 /// All controllers, in no particular order.
-pub fn all() -> Vec<Arc<dyn Controller>> {
+pub(super) fn all() -> Vec<Arc<dyn Controller>> {
     vec![
         Arc::new(vm::VirtualMachines),
         Arc::new(instance::Instances),

@@ -11,16 +11,16 @@ use crate::sim::http::request::namespace_of;
 use crate::sim::kinds;
 use crate::sim::trouble::Attempt;
 
-/// Refuses a write to which the client has no right. Everybody may read.
+/// Refuses what the client has no right to.
 pub(super) fn check(cluster: &Cluster, request: &Request) -> Result<(), Failure> {
-    match write_of(request) {
+    match attempt_of(request) {
         Some(attempt) => lock(&cluster.inner().trouble).authorize(&attempt),
         None => Ok(()),
     }
 }
 
-/// The write that a request is, in the words of RBAC.
-fn write_of(request: &Request) -> Option<Attempt<'_>> {
+/// What a request is in the words of RBAC; none for what everybody may.
+fn attempt_of(request: &Request) -> Option<Attempt<'_>> {
     let of_collection = matches!(request.target, Target::Collection { .. });
     let verb = match request.method {
         Method::POST => "create",
@@ -28,6 +28,8 @@ fn write_of(request: &Request) -> Option<Attempt<'_>> {
         Method::PATCH => "patch",
         Method::DELETE if of_collection => "deletecollection",
         Method::DELETE => "delete",
+        Method::GET if of_collection && request.query.flag("watch") => "watch",
+        Method::GET if of_collection => "list",
         _ => return None,
     };
     let (kind, namespace, name, subresource) = match &request.target {

@@ -16,6 +16,7 @@ use crate::sim::kinds::KINDS;
 use crate::sim::kinds::Kind;
 use crate::sim::kinds::NAMESPACES;
 use crate::sim::kinds::PODS;
+use crate::sim::subresource;
 
 const STATUS_VERBS: &[&str] = &["get", "patch", "update"];
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -42,10 +43,8 @@ const QUESTIONS: &[Question] = &[
 ];
 
 /// What the aggregated API of KubeVirt serves (domain.md §1.7).
-const PLATFORM_RESOURCES: &[(&str, &[&str])] = &[
-    ("virtualmachines", &["start", "stop", "restart", "migrate", "addvolume", "removevolume"]),
-    ("virtualmachineinstances", &["pause", "unpause", "softreboot", "freeze", "unfreeze", "reset"]),
-];
+const PLATFORM_RESOURCES: &[(&str, &[&str])] =
+    &[("virtualmachines", subresource::OF_VM), ("virtualmachineinstances", subresource::OF_INSTANCE)];
 
 /// Answers a request about discovery; none if it is about something else.
 pub(super) fn answer(request: &Request) -> Option<Response> {

@@ -10,6 +10,7 @@ use crate::sim::failure::Failure;
 use crate::sim::kinds;
 use crate::sim::kinds::Kind;
 use crate::sim::kinds::NAMESPACES;
+use crate::sim::protobuf;
 use crate::sim::registry::Caller;
 use crate::sim::validate;
 use crate::sim::world::Key;
@@ -217,26 +218,32 @@ impl Request {
         })
     }
 
-    /// The body as JSON or YAML; null if there is none.
+    /// The body as JSON, from whichever form it has; null if there is none.
     pub(super) fn json(&self) -> Result<Value, Failure> {
         if self.body.is_empty() {
             return Ok(Value::Null);
         }
         let media = self.content_type.split(';').next().unwrap_or_default().trim();
-        let known = media.is_empty()
-            || media.ends_with("/json")
-            || media.ends_with("+json")
-            || media.ends_with("yaml");
-        if !known {
-            let message = "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml";
-            return Err(Failure::new(415, "UnsupportedMediaType", message));
+        match media {
+            protobuf::MEDIA_TYPE => self.binary(),
+            media if media.ends_with("yaml") => {
+                let text = String::from_utf8_lossy(&self.body);
+                serde_saphyr::from_str(&text)
+                    .map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))
+            }
+            media if media.is_empty() || media.ends_with("/json") || media.ends_with("+json") => {
+                serde_json::from_slice(&self.body).map_err(|error| Failure::bad_request(error.to_string()))
+            }
+            _ => Err(unknown_format()),
         }
-        if media.ends_with("yaml") {
-            let text = String::from_utf8_lossy(&self.body);
-            return serde_saphyr::from_str(&text)
-                .map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")));
-        }
-        serde_json::from_slice(&self.body).map_err(|error| Failure::bad_request(error.to_string()))
+    }
+
+    /// The object in a body of the binary form.
+    fn binary(&self) -> Result<Value, Failure> {
+        protobuf::decode(&self.body).map_err(|error| match error {
+            protobuf::Error::Kind(_) => unknown_format(),
+            error => Failure::bad_request(error.to_string()),
+        })
     }
 
     /// The body as an object of a kind.
@@ -282,6 +289,11 @@ impl Request {
             now,
         })
     }
+}
+
+fn unknown_format() -> Failure {
+    let message = "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml";
+    Failure::new(415, "UnsupportedMediaType", message)
 }
 
 /// The namespace in which RBAC looks for the right to an object: a namespace is in itself.

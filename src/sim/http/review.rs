@@ -13,8 +13,6 @@ use crate::sim::http::request::Target;
 use crate::sim::meta;
 use crate::sim::trouble::USER;
 
-const READING: &[&str] = &["get", "list", "watch"];
-
 /// Answers a review.
 pub(super) fn answer(cluster: &Cluster, request: &Request) -> Result<Response, Failure> {
     let Target::Review { plural } = &request.target else { return Err(Failure::no_resource()) };
@@ -25,8 +23,8 @@ pub(super) fn answer(cluster: &Cluster, request: &Request) -> Result<Response, F
     let status = match plural.as_str() {
         "selfsubjectaccessreviews" => {
             let field = |name: &str| meta::text(&review, &format!("/spec/resourceAttributes/{name}"));
-            let reads = READING.contains(&field("verb"));
-            let denied = !reads && lock(&cluster.inner().trouble).forbids(field("group"), field("resource"));
+            let trouble = lock(&cluster.inner().trouble);
+            let denied = trouble.forbids(field("verb"), field("group"), field("resource"));
             json!({"allowed": !denied, "reason": ""})
         }
         "selfsubjectrulesreviews" => json!({

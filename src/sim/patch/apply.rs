@@ -1,5 +1,7 @@
+use serde_json::Map;
 use serde_json::Value;
 
+use crate::sim::failure::Cause;
 use crate::sim::failure::Failure;
 use crate::sim::fields::FieldSet;
 use crate::sim::fields::fields_of;
@@ -10,11 +12,12 @@ use crate::sim::kinds::ListRule;
 use crate::sim::managed;
 use crate::sim::managed::How;
 use crate::sim::managed::Writer;
+use crate::sim::meta;
 
 /// Applies a manifest: merges it into the object, removes what the same manager applied before and no longer does
 /// (unless somebody else owns it too), and records the ownership. Without `force`, a field of another manager with
 /// another value is a conflict.
-pub fn apply(
+pub(crate) fn apply(
     kind: &Kind,
     object: &mut Value,
     manifest: &Value,
@@ -33,7 +36,12 @@ pub fn apply(
     dropped = dropped.difference(&applied);
     let others = others.iter().fold(applied.clone(), |set, entry| set.union(&entry.fields));
     merge(kind, "", object, manifest);
-    prune(kind, "", object, &dropped, &others);
+    let mut emptied = vec![];
+    prune(kind, "", object, &dropped, &others, &mut emptied);
+    if kind.custom && !emptied.is_empty() {
+        let causes: Vec<Cause> = emptied.iter().map(|path| Cause::of_type(path, "object")).collect();
+        return Err(Failure::invalid(kind, meta::name(&before), &causes));
+    }
     managed::record_apply(kind, &before, object, applied, writer, force)
 }
 
@@ -85,8 +93,16 @@ fn merge_items(kind: &Kind, path: &str, items: &mut Vec<Value>, manifest: &[Valu
     items.extend(rest.iter().filter(|item| !is_in(manifest, item)).cloned());
 }
 
-/// Removes the fields of `dropped` that `others` do not own, and the maps and lists that become empty by it.
-fn prune(kind: &Kind, path: &str, target: &mut Value, dropped: &FieldSet, others: &FieldSet) {
+/// Removes the fields of `dropped` that `others` do not own, and the maps and lists that become empty by it. Names the
+/// maps that `others` own all the same: of those the real server makes null, which a definition's schema then refuses.
+fn prune(
+    kind: &Kind,
+    path: &str,
+    target: &mut Value,
+    dropped: &FieldSet,
+    others: &FieldSet,
+    emptied: &mut Vec<String>,
+) {
     let none = FieldSet::default();
     match target {
         Value::Object(map) => {
@@ -94,8 +110,12 @@ fn prune(kind: &Kind, path: &str, target: &mut Value, dropped: &FieldSet, others
                 let Some(field) = step.strip_prefix("f:") else { continue };
                 let theirs = others.below(step).unwrap_or(&none);
                 let Some(value) = map.get_mut(field) else { continue };
-                if goes(value, below, theirs, |value| prune(kind, &join(path, field), value, below, theirs)) {
+                let path = join(path, field);
+                let full = value.as_object().is_some_and(|map| !map.is_empty());
+                if goes(value, below, theirs, |value| prune(kind, &path, value, below, theirs, emptied)) {
                     map.shift_remove(field);
+                } else if full && value.as_object().is_some_and(Map::is_empty) {
+                    emptied.push(path);
                 }
             }
         }
@@ -105,7 +125,7 @@ fn prune(kind: &Kind, path: &str, target: &mut Value, dropped: &FieldSet, others
                 let Some(step) = item_step(rule, item) else { return true };
                 let Some(below) = dropped.below(&step) else { return true };
                 let theirs = others.below(&step).unwrap_or(&none);
-                !goes(item, below, theirs, |item| prune(kind, path, item, below, theirs))
+                !goes(item, below, theirs, |item| prune(kind, path, item, below, theirs, emptied))
             });
         }
         _ => {}

@@ -6,7 +6,7 @@ use crate::sim::kinds::Kind;
 
 /// Applies a JSON patch (RFC 6902), all of it or nothing. Against the RFC, but as kube-apiserver does, replacing a
 /// member that an object does not have adds it, and a test finds null there.
-pub fn json(kind: &Kind, name: &str, object: &mut Value, patch: &Value) -> Result<(), Failure> {
+pub(crate) fn json(kind: &Kind, name: &str, object: &mut Value, patch: &Value) -> Result<(), Failure> {
     if !patch.is_array() {
         let message = "json: cannot unmarshal the patch into a list of operations";
         return Err(Failure::bad_request(message));

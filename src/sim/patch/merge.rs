@@ -1,7 +1,7 @@
 use serde_json::{Map, Value};
 
 /// Applies a JSON merge patch (RFC 7386): null removes, maps merge, everything else replaces.
-pub fn merge(target: &mut Value, patch: &Value) {
+pub(crate) fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
         return;

@@ -7,14 +7,14 @@ mod strategic;
 
 use serde_json::Value;
 
-pub use self::apply::apply;
-pub use self::json::json;
-pub use self::merge::merge;
-pub use self::strategic::strategic;
+pub(super) use self::apply::apply;
+pub(super) use self::json::json;
+pub(super) use self::merge::merge;
+pub(super) use self::strategic::strategic;
 
 /// A patch as it came in.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Patch {
+pub(super) enum Patch {
     /// RFC 6902.
     Json(Value),
     /// RFC 7386.
@@ -32,7 +32,7 @@ pub enum Patch {
 
 impl Patch {
     /// The document.
-    pub fn body(&self) -> &Value {
+    pub(super) fn body(&self) -> &Value {
         match self {
             Self::Json(body) | Self::Merge(body) | Self::Strategic(body) => body,
             Self::Apply { manifest, .. } => manifest,

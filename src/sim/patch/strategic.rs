@@ -12,7 +12,7 @@ const RETAIN: &str = "$retainKeys";
 
 /// Applies a strategic merge patch: like a merge patch, but lists with a merge key are merged item by item, and
 /// directives (`$patch`, `$deleteFromPrimitiveList`, `$setElementOrder`, `$retainKeys`) say more.
-pub fn strategic(kind: &Kind, target: &mut Value, patch: &Value) -> Result<(), Failure> {
+pub(crate) fn strategic(kind: &Kind, target: &mut Value, patch: &Value) -> Result<(), Failure> {
     let Value::Object(patch) = patch else {
         return Err(Failure::bad_request("a strategic merge patch must be an object"));
     };

@@ -7,4 +7,5 @@ mod foreground;
 mod locks;
 mod programs;
 mod secrets;
+mod sim;
 mod site;

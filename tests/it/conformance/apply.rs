@@ -171,6 +171,37 @@ pub(crate) async fn an_apply_works_on_custom_resources(server: &Server) {
     assert_eq!(applied["metadata"].get("labels"), None);
 }
 
+pub(crate) async fn an_apply_leaves_no_map_of_a_custom_resource_empty(server: &Server) {
+    let ns = server.namespace().await;
+    let url = format!("{}/a", virtual_machines(&ns));
+    let apply = async |manager: &'static str, guest: Value| {
+        let mut object = virtual_machine("a");
+        object["spec"]["template"]["spec"] = guest;
+        server.apply(&url, manager, &object).await
+    };
+    let requests =
+        |requests: Value| json!({"hostname": "x", "domain": {"resources": {"requests": requests}}});
+    apply("me", requests(json!({"memory": "1Gi"}))).await.ok(201);
+    let field = "spec.template.spec.domain.resources.requests";
+    let why = format!("Invalid value: \"null\": {field} in body must be of type object: \"null\"");
+    let message = format!("VirtualMachine.kubevirt.io \"a\" is invalid: {field}: {why}");
+    let refused = apply("me", requests(json!({}))).await.refused(422, "Invalid", &message);
+    let cause = json!({"reason": "FieldValueTypeInvalid", "message": why, "field": field});
+    assert_eq!(refused["details"]["causes"], json!([cause]));
+
+    apply("you", requests(json!({"cpu": "1"}))).await.ok(200);
+    let left = apply("you", requests(json!({}))).await.ok(200);
+    assert_eq!(
+        left.pointer("/spec/template/spec/domain/resources/requests"),
+        Some(&json!({"memory": "1Gi"}))
+    );
+    let gone = apply("me", json!({"hostname": "x"})).await;
+    assert_eq!(gone.status, 422, "the other manager still wants the empty map: {gone:?}");
+    apply("you", json!({"hostname": "x"})).await.ok(200);
+    let gone = apply("me", json!({"hostname": "x"})).await.ok(200);
+    assert_eq!(gone["spec"]["template"]["spec"], json!({"hostname": "x"}));
+}
+
 pub(crate) async fn a_status_has_managers_of_its_own(server: &Server) {
     let ns = server.namespace().await;
     let url = format!("{}/a", virtual_machines(&ns));

@@ -117,6 +117,30 @@ pub(crate) async fn a_long_list_comes_in_chunks_of_one_version(server: &Server) 
     assert_eq!((answer.status, answer.text("/reason")), (400, "BadRequest"));
 }
 
+/// `forget` makes the server forget its history, now or within a minute or two.
+pub(crate) async fn a_late_chunk_is_refused_and_the_rest_can_be_had(server: &Server, forget: impl FnOnce()) {
+    let url = three(server).await;
+    let first = server.get(&format!("{url}?limit=2")).await.ok(200);
+    server.post(&url, &config_map("d")).await.ok(201);
+    server.delete(&format!("{url}/c")).await.ok(200);
+    let token = text(&first, "/metadata/continue");
+    forget();
+    let expired =
+        server.until(&format!("{url}?limit=2&continue={token}"), |answer| answer.status != 200).await;
+    let message = "The provided continue parameter is too old to display a consistent list result. You can start a \
+                   new list without the continue parameter, or use the continue token in this response to retrieve the \
+                   remainder of the results. Continuing with the provided token results in an inconsistent list - \
+                   objects that were created, modified, or deleted between the time the first chunk was returned and \
+                   now may show up in the list.";
+    assert_eq!(
+        (expired.status, expired.text("/reason"), expired.text("/message")),
+        (410, "Expired", message)
+    );
+    let rest =
+        server.get(&format!("{url}?limit=2&continue={}", expired.text("/metadata/continue"))).await.ok(200);
+    assert_eq!(names(&rest), ["d"], "the rest is that of now");
+}
+
 /// The names of a table's columns.
 fn columns(table: &Value) -> Vec<&str> {
     table["columnDefinitions"].as_array().unwrap().iter().map(|c| text(c, "/name")).collect()

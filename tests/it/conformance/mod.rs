@@ -5,6 +5,7 @@
 
 mod access;
 mod apply;
+mod binary;
 mod defaults;
 mod deletion;
 mod discovery;
@@ -57,6 +58,17 @@ fn both_servers_answer_random_writes_alike() {
     if let (Some(real), Some(simulated)) = (REAL.as_ref(), SIMULATED.as_ref()) {
         RUNTIME.block_on(random::compare(real, simulated));
     }
+}
+
+/// The real server forgets its history by itself (tests/controlplane/run.sh); a simulated one of its own is told to.
+#[test]
+fn both_servers_refuse_a_chunk_that_comes_too_late() {
+    RUNTIME.block_on(async {
+        let (cluster, client) = simulated::served(vec![]).await;
+        let simulated = Server::new(client.clone(), client);
+        lists::a_late_chunk_is_refused_and_the_rest_can_be_had(&simulated, || cluster.compact()).await;
+    });
+    run(REAL.as_ref(), |real| lists::a_late_chunk_is_refused_and_the_rest_can_be_had(real, || {}));
 }
 
 macro_rules! checks {
@@ -150,9 +162,15 @@ checks! {
         an_apply_may_name_the_object_it_means,
         an_apply_merges_lists_of_core_kinds_by_key,
         an_apply_works_on_custom_resources,
+        an_apply_leaves_no_map_of_a_custom_resource_empty,
         a_status_has_managers_of_its_own,
         a_dry_apply_stores_nothing,
         managed_fields_can_be_reset,
+    }
+    binary {
+        a_binary_body_is_an_object,
+        a_binary_delete_has_options,
+        a_body_that_is_no_binary_object_is_a_bad_request,
     }
     status {
         the_status_of_a_vm_is_written_through_its_subresource_only,
