@@ -13,6 +13,7 @@ use crate::journal::Store;
 use crate::journal::sled::Options;
 use crate::journal::sled::SledStore;
 use crate::journal::store;
+use crate::journal::store::Summary;
 use crate::runner::Host;
 use crate::runner::host::Parts;
 use crate::service::Handle;
@@ -26,6 +27,7 @@ pub struct Agent {
     /// What all surfaces talk to.
     pub handle: Handle,
     host: Host,
+    store: Arc<dyn Store>,
     state: PathBuf,
 }
 
@@ -36,7 +38,7 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] store::Error),
     /// The directory itself, its key or its socket.
-    #[error("{what} in {}", .dir.display())]
+    #[error("the state directory {} cannot be used: {what}", .dir.display())]
     Directory {
         /// What failed.
         what: &'static str,
@@ -59,16 +61,16 @@ impl Agent {
         connect: impl FnOnce(Secrets, SharedClock) -> F,
     ) -> Result<Self, Error> {
         let failed = |what| move |source| Error::Directory { what, dir: state.to_owned(), source };
-        std::fs::create_dir_all(state).map_err(failed("cannot create the directory"))?;
+        std::fs::create_dir_all(state).map_err(failed("it cannot be made"))?;
         let store: Arc<dyn Store> = Arc::new(SledStore::open(state, &Options::default())?);
         // Time never runs behind what is recorded, whatever the wall clock says after a restart (E7).
         let start = wall_now().max(store.newest()?.unwrap_or_default());
         let clock: SharedClock = Arc::new(SystemClock::starting_at(start, 1.0));
-        let sealer =
-            Sealer::open_or_create(&state.join("seal.key")).map_err(failed("cannot read the sealing key"))?;
+        let sealer = Sealer::open_or_create(&state.join("seal.key"))
+            .map_err(failed("its sealing key `seal.key` cannot be read"))?;
         let secrets = Secrets::new(Some(sealer));
         let processes = Processes::new(&state.join("proc"), secrets.clone(), clock.clone());
-        let processes = processes.map_err(failed("cannot keep the files of programs"))?;
+        let processes = processes.map_err(failed("the files of programs cannot be kept in it"))?;
         let executor = connect(secrets, clock.clone()).await.with_processes(processes);
         let library = Arc::new(library);
         let parts = Parts {
@@ -78,7 +80,8 @@ impl Agent {
             knowledge: library.knowledge(),
         };
         let host = Host::open(parts)?;
-        Ok(Self { handle: Handle::new(host.clone(), store, library), host, state: state.to_owned() })
+        let handle = Handle::new(host.clone(), store.clone(), library);
+        Ok(Self { handle, host, store, state: state.to_owned() })
     }
 
     /// Serves the socket, as a task that ends with the process.
@@ -86,8 +89,11 @@ impl Agent {
     /// # Errors
     /// If the socket cannot be made.
     pub fn serve(&self) -> Result<(), Error> {
-        let failed =
-            |source| Error::Directory { what: "cannot open the socket", dir: self.state.clone(), source };
+        let failed = |source| Error::Directory {
+            what: "its socket cannot be opened",
+            dir: self.state.clone(),
+            source,
+        };
         let listener = socket::listen(&self.state).map_err(failed)?;
         tokio::spawn(socket::serve(self.handle.clone(), listener));
         Ok(())
@@ -103,8 +109,18 @@ impl Agent {
         std::future::pending().await
     }
 
-    /// Stops all runs where they are: each goes on from its journal when it is resumed.
-    pub async fn park(&self) {
+    /// The state directory.
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+
+    /// Stops all runs where they are: each goes on from its journal when it is resumed. Returns those that went on in
+    /// this process, without the parts of others.
+    pub async fn park(&self) -> Vec<Summary> {
+        let runs = self.host.executing();
         self.host.park_all().await;
+        let open = |line: &Summary| line.root.is_none() && !line.status.is_terminal();
+        let lines = runs.into_iter().filter_map(|run| self.store.summary(run).ok().flatten());
+        lines.filter(open).collect()
     }
 }

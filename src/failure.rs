@@ -44,6 +44,29 @@ pub struct Bilingual {
     pub zh: Option<String>,
 }
 
+/// A code that is printed, with what it means and what to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Code {
+    /// Stable; never used for something else.
+    pub code: &'static str,
+    /// The meaning in English.
+    pub en: &'static str,
+    /// The same in Chinese.
+    pub zh: &'static str,
+}
+
+/// The table of the codes of one module: a constant for each, and `ALL` for `windrow explain`.
+macro_rules! codes {
+    ($($name:ident = $code:literal: $en:literal, $zh:literal;)*) => {
+        $(#[doc = $en] pub const $name: &str = $code;)*
+
+        /// Every code with its meaning.
+        pub const ALL: &[crate::failure::Code] =
+            &[$(crate::failure::Code { code: $code, en: $en, zh: $zh }),*];
+    };
+}
+pub(crate) use codes;
+
 impl Failure {
     /// A failure with a code and a message, cause and remedy unknown.
     pub fn new(class: FailureClass, code: &str, message: impl Into<String>) -> Self {

@@ -18,6 +18,7 @@ use crate::journal::Store;
 use crate::runner::Host;
 use crate::runner::host::Parts;
 use crate::service::Handle;
+use crate::service::codes;
 use crate::service::operation::Operation;
 use crate::service::operation::Problem;
 use crate::service::operation::Reply;
@@ -64,7 +65,9 @@ impl Stage {
         let known = sim::list_faults();
         let fault = |name: &String| {
             let found = known.iter().find(|fault| fault.name == name).copied();
-            found.ok_or_else(|| Failure::permanent("unknown-fault", format!("there is no fault `{name}`")))
+            found.ok_or_else(|| {
+                Failure::permanent(codes::UNKNOWN_FAULT, format!("there is no fault `{name}`"))
+            })
         };
         let options = sim::Options {
             seed,
@@ -73,7 +76,7 @@ impl Stage {
             ..sim::Options::default()
         };
         let refused =
-            |error: &dyn std::error::Error| Failure::permanent("rehearsal-setup", error.to_string());
+            |error: &dyn std::error::Error| Failure::permanent(codes::REHEARSAL_SETUP, error.to_string());
         let cluster = sim::Cluster::start(options, clock.clone()).map_err(|error| refused(&error))?;
         cluster.settled().await;
         let before = objects(&cluster);
@@ -98,9 +101,10 @@ impl Stage {
         let start = Operation::Start { workflow: workflow.to_owned(), inputs, key: None };
         match self.handle.call(start, Actor { name: "rehearsal".into() }).await? {
             Reply::Started { run } => Ok(run),
-            other => {
-                Err(Problem::usage(Failure::permanent("rehearsal-setup", format!("unexpected {other:?}"))))
-            }
+            other => Err(Problem::usage(Failure::permanent(
+                codes::REHEARSAL_SETUP,
+                format!("unexpected {other:?}"),
+            ))),
         }
     }
 

@@ -1,7 +1,6 @@
-//! How Windrow signs what it writes (C2, C3, C4).
+//! How Windrow signs what it writes (C2, C4).
 
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use crate::action::request::Origin;
 
@@ -9,8 +8,6 @@ use crate::action::request::Origin;
 pub const LAST_WRITE: &str = "windrow.io/last-write";
 /// The API server's limit for a field manager.
 const MANAGER_CHARS_MAX: usize = 128;
-/// The limit of a DNS label, which is that of most names.
-const NAME_CHARS_MAX: usize = 63;
 
 impl Origin {
     /// The step without item and undo entry.
@@ -45,20 +42,6 @@ impl Origin {
         let attempt = last_writer(object).and_then(|mark| mark.strip_prefix(&self.unit_mark()));
         attempt.is_some_and(|attempt| attempt.parse::<u32>().is_ok())
     }
-
-    /// The name of an object that this unit creates: the prefix and a hash of run and unit, and of the attempt if
-    /// each attempt makes an object of its own (C3). Too long a prefix is cut.
-    pub fn object_name(&self, prefix: &str, per_attempt: bool) -> String {
-        let mut hash = Sha256::new();
-        hash.update(self.unit_mark());
-        if per_attempt {
-            hash.update(self.attempt.to_string());
-        }
-        let hash = hash.finalize();
-        let short = u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]);
-        let room = prefix.floor_char_boundary(NAME_CHARS_MAX - "-01234567".len());
-        format!("{}-{short:08x}", prefix[..room].trim_end_matches(['-', '.']))
-    }
 }
 
 /// The attempt that wrote the object last, if it was Windrow's.
@@ -90,15 +73,5 @@ mod tests {
         assert!(!origin("halt[a]", 1).wrote(&object) && origin("halt[a]", 1).wrote_in_any_attempt(&object));
         assert!(!origin("halt", 2).wrote_in_any_attempt(&object));
         assert!(!origin("halt", 2).wrote_in_any_attempt(&json!({})));
-    }
-
-    #[test]
-    fn created_names_are_fixed_by_run_and_unit_and_fit_a_label() {
-        let name = origin("snap", 1).object_name("web", false);
-        assert_eq!(name, origin("snap", 2).object_name("web", false));
-        assert_ne!(name, origin("snap[b]", 1).object_name("web", false));
-        assert_ne!(origin("snap", 1).object_name("web", true), origin("snap", 2).object_name("web", true));
-        assert_eq!(origin("snap", 1).object_name(&"x".repeat(80), false).len(), NAME_CHARS_MAX);
-        assert!(name.starts_with("web-") && name.len() == "web-".len() + 8);
     }
 }

@@ -148,6 +148,8 @@ pub enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
+    /// The version of this program
+    Version,
 }
 
 /// A workflow with inputs.
@@ -184,7 +186,7 @@ pub struct Runs {
     #[arg(long)]
     pub open: bool,
     /// Only those in that state
-    #[arg(long)]
+    #[arg(long, value_name = "STATE", ignore_case = true, value_parser = STATES)]
     pub state_is: Option<String>,
     /// Only those of that workflow
     #[arg(long)]
@@ -348,6 +350,10 @@ pub enum StoreAction {
     /// Give space back
     Compact,
 }
+
+/// The states that a run can be in.
+const STATES: [&str; 9] =
+    ["Queued", "Running", "Waiting", "Held", "RollingBack", "Succeeded", "Failed", "RolledBack", "Cancelled"];
 
 /// The greatest speed of a rehearsal: beyond it the machine, not the clock, decides what comes first.
 pub const SPEED_MAX: f64 = 1000.0;

@@ -1,6 +1,10 @@
 //! How commands fail, and with which exit code (design.md section 6).
 
+use std::path::Path;
+
 use crate::failure::Failure;
+use crate::journal::store;
+use crate::service::codes;
 use crate::service::operation::Problem;
 use crate::service::operation::ProblemKind;
 
@@ -24,9 +28,21 @@ impl CommandError {
         Self { kind: ProblemKind::Unusable, failure: Failure::permanent(code, message) }
     }
 
+    /// The store says no.
+    pub fn store(error: &store::Error, state: &Path) -> Self {
+        let store::Error::InUse { pid } = error else {
+            return Self::unusable(codes::STORE, error.to_string());
+        };
+        let text = format!("the state directory {} is in use by process {pid}", state.display());
+        Self::unusable(codes::STORE_IN_USE, text)
+    }
+
     /// Windrow itself is wrong.
     pub fn bug() -> Self {
-        Self::unusable("bug", "Windrow has stopped on a mistake of its own; what was acknowledged is durable")
+        Self::unusable(
+            codes::BUG,
+            "Windrow has stopped on a mistake of its own; what was acknowledged is durable",
+        )
     }
 
     /// The exit code.

@@ -49,6 +49,11 @@ impl Live {
         self.screen.println(line).ok();
     }
 
+    /// Takes the lines away while something else writes.
+    pub(super) fn suspend(&self, write: impl FnOnce()) {
+        self.screen.suspend(write);
+    }
+
     /// Leaves the lines as they are.
     pub(super) fn end(&mut self) {
         for bar in self.bars.values() {

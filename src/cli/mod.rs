@@ -1,21 +1,26 @@
 //! The command line.
 
+mod answer;
 pub mod args;
 mod commands;
 pub mod error;
 mod explain;
 mod follow;
+mod lines;
 mod live;
 mod outline;
 pub mod printer;
 mod render;
 mod session;
+mod standing;
+mod typed;
 
 use clap::Parser;
 
 use crate::cli::args::Args;
 use crate::cli::error::CommandError;
 use crate::cli::printer::Printer;
+use crate::service::codes;
 
 /// Stack of the threads that evaluate expressions: parsing a deep one takes megabytes in a debug build.
 const STACK: usize = 16 << 20;
@@ -33,7 +38,7 @@ pub fn main() -> u8 {
         }
     };
     let printer = Printer::new(args.global.output);
-    log(&args);
+    log(&args, &printer);
     match run(args, printer.clone()) {
         Ok(code) => code,
         Err(error) => {
@@ -45,7 +50,8 @@ pub fn main() -> u8 {
 
 /// Runs the command on a thread with a big stack, and what it starts on others of the same size.
 fn run(args: Args, printer: Printer) -> Result<u8, CommandError> {
-    let no_threads = |error| CommandError::unusable("no-runtime", format!("cannot start threads: {error}"));
+    let no_threads =
+        |error| CommandError::unusable(codes::NO_RUNTIME, format!("cannot start threads: {error}"));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .thread_stack_size(STACK)
@@ -57,11 +63,14 @@ fn run(args: Args, printer: Printer) -> Result<u8, CommandError> {
     thread.join().unwrap_or_else(|_| Err(CommandError::bug()))
 }
 
-fn log(args: &Args) {
+fn log(args: &Args, printer: &Printer) {
     use tracing_subscriber::EnvFilter;
     let level = if args.global.verbose { "windrow=debug" } else { "windrow=error" };
     let filter = EnvFilter::try_from_env("WINDROW_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(printer.has_colour())
+        .with_writer(std::io::stderr);
     // Fails only if there is a subscriber already, which then serves as well.
     subscriber.try_init().ok();
 }

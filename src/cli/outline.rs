@@ -2,6 +2,7 @@
 
 use crate::cli::printer::Printer;
 use crate::plan::explain::Explained;
+use crate::plan::explain::ExplainedCondition;
 use crate::plan::explain::ExplainedStep;
 use crate::plan::explain::Write;
 
@@ -41,7 +42,8 @@ fn print_step(step: &ExplainedStep, depth: usize, printer: &Printer) {
         say(printer.pick("for each of", "遍历"), list);
     }
     for condition in &step.preconditions {
-        say(printer.pick("needs", "前提"), condition);
+        let (mark, what) = standing(condition, printer);
+        printer.data(format_args!("{pad}  {mark} {}: {what}", printer.pick("needs", "前提")));
     }
     for write in &step.writes {
         say(printer.pick("writes", "写入"), &words(write));
@@ -63,6 +65,22 @@ fn print_step(step: &ExplainedStep, depth: usize, printer: &Printer) {
     }
     if let Some(child) = &step.child {
         print(child, depth + 1, printer);
+    }
+}
+
+/// The mark of a precondition as in a run, and the condition with what is wrong with it.
+fn standing(condition: &ExplainedCondition, printer: &Printer) -> (&'static str, String) {
+    let why = condition.why.as_ref().map(|why| printer.text(why));
+    match (condition.holds, why) {
+        (Some(true), _) => ("✓", condition.that.clone()),
+        (Some(false), why) => {
+            let text = printer.pick("does not hold now", "目前不满足");
+            ("✗", format!("{}  ← {text}: {}", condition.that, why.unwrap_or_default()))
+        }
+        (None, Some(why)) => {
+            ("?", format!("{}  ← {}: {why}", condition.that, printer.pick("not known", "未知")))
+        }
+        (None, None) => ("·", condition.that.clone()),
     }
 }
 

@@ -20,13 +20,15 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// Looks at the environment once: `NO_COLOR`, and the language of `LC_ALL`, `LC_MESSAGES` or `LANG`.
+    /// Looks at the environment once: `NO_COLOR`, `TERM`, and the language of `LC_ALL`, `LC_MESSAGES` or `LANG`.
     pub fn new(output: Output) -> Self {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let language = set("LC_ALL").or_else(|| set("LC_MESSAGES")).or_else(|| set("LANG"));
         Self {
             output,
-            colour: set("NO_COLOR").is_none() && std::io::stderr().is_terminal(),
+            colour: set("NO_COLOR").is_none()
+                && set("TERM").is_some_and(|terminal| terminal != "dumb")
+                && std::io::stderr().is_terminal(),
             chinese: language.is_some_and(|language| language.starts_with("zh")),
         }
     }
@@ -43,7 +45,7 @@ impl Printer {
 
     /// True if a person sits at both ends.
     pub fn is_interactive(&self) -> bool {
-        std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+        !self.is_json() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 
     /// The text in the reader's language.
@@ -80,7 +82,7 @@ impl Printer {
         writeln!(std::io::stderr().lock(), "{line}").ok();
     }
 
-    /// What went wrong: message, cause, remedy, and where more is said.
+    /// What went wrong: message, cause, remedy, and what the code means.
     pub fn failure(&self, error: &CommandError) {
         if self.is_json() {
             self.json(&serde_json::json!({ "error": error.failure }));
@@ -90,7 +92,7 @@ impl Printer {
         self.explain(&error.failure);
     }
 
-    /// Cause, remedy and code of a failure.
+    /// Cause and remedy of a failure, its code and what that means.
     pub fn explain(&self, failure: &Failure) {
         if let Some(cause) = &failure.cause {
             self.note(format_args!("  {}: {}", self.pick("cause", "原因"), self.text(cause)));
@@ -98,6 +100,9 @@ impl Printer {
         if let Some(remedy) = &failure.remedy {
             self.note(format_args!("  {}: {}", self.pick("remedy", "处置"), self.text(remedy)));
         }
-        self.note(format_args!("  {}: windrow explain {}", self.pick("more", "详情"), failure.code));
+        match crate::cli::explain::find(&failure.code) {
+            Some(code) => self.note(format_args!("  {}: {}", code.code, self.pick(code.en, code.zh))),
+            None => self.note(format_args!("  {}", failure.code)),
+        }
     }
 }

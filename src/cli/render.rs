@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::cli::answer;
 use crate::cli::printer::Printer;
 use crate::failure::Failure;
 
@@ -80,51 +81,6 @@ fn detail(row: &Value, printer: &Printer) -> String {
     row["reason"].as_str().unwrap_or_default().to_owned()
 }
 
-/// What a run asks, with the commands that answer.
-pub(super) fn asks(view: &Value, printer: &Printer) -> Vec<String> {
-    let run = text(&view["id"]);
-    let mut lines = vec![];
-    for ask in view["asks"].as_array().into_iter().flatten() {
-        lines.push(format!(
-            "{} {}",
-            printer.pick("a person is needed:", "需要人工处理："),
-            printer.json_text(&ask["message"])
-        ));
-        let unit = unit(&ask["unit"]);
-        for (i, choice) in ask["choices"].as_array().into_iter().flatten().enumerate() {
-            let word = choice_word(choice);
-            let command = match word.as_str() {
-                "approve" | "reject" => format!("windrow {word} {run}"),
-                _ => format!("windrow decide {run} {unit}{}{word}", if unit.is_empty() { "" } else { " " }),
-            };
-            let default = if i == 0 { printer.pick("  (default)", "  （默认）") } else { "" };
-            lines.push(format!("  {command}{default}"));
-        }
-        if let Some(expires) = ask["expires"].as_i64() {
-            let at = crate::time::Timestamp::from_millis(expires);
-            lines.push(format!("  {} {at}", printer.pick("the default is taken at", "默认选项生效时间")));
-        }
-    }
-    lines
-}
-
-fn choice_word(choice: &Value) -> String {
-    match choice {
-        Value::String(word) => word.clone(),
-        Value::Object(map) => {
-            let ms = map.get("wait").and_then(Value::as_u64).unwrap_or(0);
-            format!("wait {}", crate::definition::duration::format(std::time::Duration::from_millis(ms)))
-        }
-        _ => String::new(),
-    }
-}
-
-/// The text form of a unit in a view.
-fn unit(unit: &Value) -> String {
-    serde_json::from_value::<crate::engine::unit::UnitId>(unit.clone())
-        .map_or_else(|_| String::new(), |unit| unit.to_string())
-}
-
 /// The last lines: how it ended, why, what is left.
 pub(super) fn ending(view: &Value, printer: &Printer) {
     let verdict = view["verdict"]["name"]
@@ -175,7 +131,7 @@ pub(super) fn run(view: &Value, printer: &Printer) {
     for (_, line) in steps(view, printer) {
         printer.data(line);
     }
-    for line in asks(view, printer) {
+    for line in answer::lines(view, printer) {
         printer.data(line);
     }
     for note in view["notes"].as_array().into_iter().flatten() {

@@ -15,10 +15,11 @@ use crate::cli::args::Global;
 use crate::cli::error::CommandError;
 use crate::definition::Library;
 use crate::engine::event::Actor;
-use crate::failure::Failure;
 use crate::id::RunId;
 use crate::journal::store;
+use crate::journal::store::Summary;
 use crate::service::client::Client;
+use crate::service::codes;
 use crate::service::operation::Change;
 use crate::service::operation::Filter;
 use crate::service::operation::Operation;
@@ -57,7 +58,7 @@ impl Session {
                 Err(agent::Error::Store(store::Error::InUse { .. })) if clock.now() < give_up => {
                     clock.sleep(CONNECT_BEAT).await;
                 }
-                session => return session.map_err(|error| unusable(&error)),
+                session => return session.map_err(|error| unusable(&error, &global.state)),
             }
         }
     }
@@ -65,17 +66,9 @@ impl Session {
     /// Becomes the process that owns the state directory.
     async fn own(global: &Global) -> Result<Self, agent::Error> {
         let library = library(global);
-        let source = Source::Kubeconfig { path: global.kubeconfig.clone(), context: global.context.clone() };
         let by = Actor { name: user_name(rustix::process::getuid().as_raw()).into() };
-        // Connecting only reads files. Without any, everything works that needs no cluster.
-        let connect = |secrets: Secrets, clock: SharedClock| async move {
-            let executor = Executor::new(secrets);
-            match Cluster::connect(source, clock).await {
-                Ok(cluster) => executor.with_cluster(cluster),
-                Err(failure) => executor.without_cluster(failure),
-            }
-        };
-        let agent = Agent::open(&global.state, library, connect).await?;
+        let agent =
+            Agent::open(&global.state, library, |secrets, clock| connect(global, secrets, clock)).await?;
         Ok(Self::Local(Box::new(agent), by))
     }
 
@@ -84,7 +77,7 @@ impl Session {
     pub(super) fn serve(&self) -> Result<(), CommandError> {
         match self {
             Self::Remote(_) => Ok(()),
-            Self::Local(agent, _) => agent.serve().map_err(|error| unusable(&error)),
+            Self::Local(agent, _) => agent.serve().map_err(|error| unusable(&error, agent.state())),
         }
     }
 
@@ -95,11 +88,19 @@ impl Session {
 
     /// Does something.
     pub(super) async fn call(&self, operation: Operation) -> Result<Reply, CommandError> {
+        let about = about(&operation);
         let reply = match self {
             Self::Remote(client) => client.call(operation).await,
             Self::Local(agent, by) => agent.handle.call(operation, by.clone()).await,
         };
-        reply.map_err(CommandError::from)
+        reply.map_err(|problem| {
+            let mut error = CommandError::from(problem);
+            // The run says "the run": which one, the caller knows.
+            if let Some(run) = about.filter(|_| error.failure.code == codes::REJECTED) {
+                error.failure.message = format!("{run}: {}", error.failure.message);
+            }
+            error
+        })
     }
 
     /// The run now, then each change.
@@ -111,10 +112,11 @@ impl Session {
         changes.map_err(CommandError::from)
     }
 
-    /// Leaves all runs as they are, to go on later.
-    pub(super) async fn park(&self) {
-        if let Self::Local(agent, _) = self {
-            agent.park().await;
+    /// Leaves all runs as they are, to go on later: those that were going on in this process.
+    pub(super) async fn park(&self) -> Vec<Summary> {
+        match self {
+            Self::Remote(_) => vec![],
+            Self::Local(agent, _) => agent.park().await,
         }
     }
 
@@ -124,10 +126,10 @@ impl Session {
         if let Ok(run) = text.parse() {
             return Ok(run);
         }
-        let unknown = || CommandError::usage("unknown-run", format!("no run is called `{text}`"));
+        let unknown = || CommandError::usage(codes::UNKNOWN_RUN, format!("no run is called `{text}`"));
         if text.len() < ID_CHARS_MIN {
             let message = format!("`{text}` is too short for a run id: at least {ID_CHARS_MIN} characters");
-            return Err(CommandError::usage("unknown-run", message));
+            return Err(CommandError::usage(codes::UNKNOWN_RUN, message));
         }
         let mut found = vec![];
         let mut before = None;
@@ -147,9 +149,32 @@ impl Session {
             several => {
                 let ids: Vec<_> = several.iter().map(ToString::to_string).collect();
                 let message = format!("`{text}` could be any of {}", ids.join(", "));
-                Err(CommandError::usage("ambiguous-run", message))
+                Err(CommandError::usage(codes::AMBIGUOUS_RUN, message))
             }
         }
+    }
+}
+
+/// The run that an operation is about.
+const fn about(operation: &Operation) -> Option<RunId> {
+    match operation {
+        Operation::Command { run, .. }
+        | Operation::Show { run, .. }
+        | Operation::Retry { run }
+        | Operation::Rollback { run } => Some(*run),
+        Operation::Resume { run } => *run,
+        _ => None,
+    }
+}
+
+/// What reaches the cluster of the command line. This only reads files; without any, everything works that needs no
+/// cluster.
+pub(super) async fn connect(global: &Global, secrets: Secrets, clock: SharedClock) -> Executor {
+    let source = Source::Kubeconfig { path: global.kubeconfig.clone(), context: global.context.clone() };
+    let executor = Executor::new(secrets);
+    match Cluster::connect(source, clock).await {
+        Ok(cluster) => executor.with_cluster(cluster),
+        Err(failure) => executor.without_cluster(failure),
     }
 }
 
@@ -162,16 +187,11 @@ pub(super) fn library(global: &Global) -> Library {
     }
 }
 
-fn unusable(error: &agent::Error) -> CommandError {
-    let message = match error {
-        agent::Error::Store(store::Error::InUse { pid }) => {
-            format!("the state directory is in use by process {pid}, which does not answer on its socket")
+fn unusable(error: &agent::Error, state: &Path) -> CommandError {
+    match error {
+        agent::Error::Store(error) => CommandError::store(error, state),
+        agent::Error::Directory { source, .. } => {
+            CommandError::unusable(codes::STORE, format!("{error}: {source}"))
         }
-        agent::Error::Directory { source, .. } => format!("{error}: {source}"),
-        agent::Error::Store(_) => error.to_string(),
-    };
-    CommandError {
-        kind: crate::service::operation::ProblemKind::Unusable,
-        failure: Failure::permanent("store", message),
     }
 }

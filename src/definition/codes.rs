@@ -1,15 +1,6 @@
 //! The codes of mistakes in definitions, each with what it means. `windrow explain CODE` prints them.
 
-/// A mistake that `windrow validate` can find.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Code {
-    /// `WF` and four digits; never used for something else.
-    pub code: &'static str,
-    /// What it means and what to do.
-    pub en: &'static str,
-    /// The same in Chinese.
-    pub zh: &'static str,
-}
+pub use crate::failure::Code;
 
 macro_rules! codes {
     ($($name:ident = $code:literal, $en:literal, $zh:literal;)*) => {
@@ -83,10 +74,4 @@ codes! {
     BAD_REHEARSAL = "WF0072", "The rehearsal cannot be run like this.", "演练定义无法执行。";
     BAD_FILE = "WF0080", "A file cannot be read.", "无法读取文件。";
     BAD_KNOWLEDGE = "WF0090", "The entry of the knowledge file does not do what it says.", "知识条目与其声明不符。";
-    GIVEN_INPUTS = "WF0100", "The inputs that were given do not fit the workflow.", "给出的参数与工作流不符。";
-}
-
-/// The code written like this.
-pub fn find(code: &str) -> Option<&'static Code> {
-    ALL.iter().find(|known| known.code.eq_ignore_ascii_case(code))
 }

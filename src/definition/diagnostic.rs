@@ -43,22 +43,27 @@ pub enum DiagnosticLevel {
 /// A [`Diagnostic`] for programs.
 #[derive(Debug, Serialize)]
 pub struct DiagnosticView<'d> {
-    code: &'d str,
-    level: DiagnosticLevel,
-    message: &'d str,
+    /// As [`Diagnostic`] has it.
+    pub code: &'d str,
+    /// As [`Diagnostic`] has it.
+    pub level: DiagnosticLevel,
+    /// As [`Diagnostic`] has it.
+    pub message: &'d str,
+    /// As [`Diagnostic`] has it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<&'d str>,
+    pub hint: Option<&'d str>,
+    /// The file, as it was named.
     #[serde(skip_serializing_if = "Option::is_none")]
-    file: Option<&'d str>,
+    pub file: Option<&'d str>,
     /// From 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<usize>,
+    pub line: Option<usize>,
     /// In characters, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    column: Option<usize>,
+    pub column: Option<usize>,
     /// Bytes of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    span: Option<[usize; 2]>,
+    pub span: Option<[usize; 2]>,
 }
 
 impl Diagnostic {

@@ -135,17 +135,27 @@ fn matching(text: &str, pattern: Option<&regex::Regex>) -> Result<(), String> {
     }
 }
 
-/// A secret is named, never written; the text is not repeated in the error.
+/// What a secret begins with that is given itself. It is sealed before anything is kept of it.
+const LITERAL: &str = "literal:";
+
+/// The secret itself, if a text for an input of type secret holds it.
+pub fn literal_secret(text: &str) -> Option<&str> {
+    text.strip_prefix(LITERAL)
+}
+
+/// A secret is named; one that is given itself has to say so, so that a mistyped name is not taken for it. The text is
+/// not repeated in the error.
 fn secret_reference(text: &str) -> Result<(), String> {
     let good = match text.split_once(':') {
-        Some(("env" | "file", rest)) => !rest.is_empty(),
+        Some(("env" | "file" | "sealed" | "literal", rest)) => !rest.is_empty(),
         Some(("k8s", rest)) => rest.split('/').count() == 3 && rest.split('/').all(|part| !part.is_empty()),
         _ => false,
     };
     if good {
         Ok(())
     } else {
-        Err("must name a secret, not contain it: `env:NAME`, `file:PATH` or `k8s:NAMESPACE/NAME/KEY`"
+        Err("must name a secret: `env:NAME`, `file:PATH` or `k8s:NAMESPACE/NAME/KEY`; \
+             or hold it, as `literal:VALUE`"
             .to_owned())
     }
 }
@@ -229,6 +239,9 @@ duration = "1s"
         let secret = |token: &str| workflow().complete_inputs(&json!({ "vm": "a", "token": token })).is_ok();
         assert!(
             secret("file:/a")
+                && secret("sealed:AAAA")
+                && secret("literal:a:b")
+                && !secret("literal:")
                 && !secret("env:")
                 && !secret("k8s:a/b")
                 && !secret("k8s:a//b")

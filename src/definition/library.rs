@@ -160,9 +160,7 @@ impl Loader {
         let knowledge = dir.join(KNOWLEDGE_DIR);
         if knowledge.is_dir() {
             for path in self.toml_files(&knowledge) {
-                if let Some(text) = self.read(&path) {
-                    self.knowledge_text(&path.display().to_string(), &text);
-                }
+                self.file(&path);
             }
         }
     }
@@ -187,10 +185,15 @@ impl Loader {
         files
     }
 
+    /// A workflow, or what is known of failures: that is told by the folder.
     fn file(&mut self, path: &Path) {
-        if let Some(text) = self.read(path) {
-            let files = Beside { dir: path.parent().unwrap_or(Path::new(".")).to_owned() };
-            self.text(&path.display().to_string(), &text, &files);
+        let Some(text) = self.read(path) else { return };
+        let dir = path.parent().unwrap_or(Path::new("."));
+        let shown = path.display().to_string();
+        if dir.file_name().is_some_and(|name| name == KNOWLEDGE_DIR) {
+            self.knowledge_text(&shown, &text);
+        } else {
+            self.text(&shown, &text, &Beside { dir: dir.to_owned() });
         }
     }
 

@@ -1,18 +1,29 @@
 //! A validated workflow. Only the loader builds these values; whoever holds one may rely on L1 (no unknown names, no
 //! cycles, every expression compiles).
 
+mod action;
+mod rehearsal;
+mod wait;
+
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
 
 use crate::definition::expr::Expr;
 use crate::definition::template::Template;
 use crate::failure::Bilingual;
 use crate::id::StepName;
 use crate::id::WorkflowName;
+
+pub use action::Action;
+pub use action::ActionKind;
+pub use rehearsal::Expectation;
+pub use rehearsal::Rehearsal;
+pub use wait::AtTimeout;
+pub use wait::Guard;
+pub use wait::Outcome;
+pub use wait::Severity;
+pub use wait::Verdict;
+pub use wait::Wait;
 
 /// A runbook as data: a graph of steps.
 #[derive(Debug, Clone)]
@@ -363,74 +374,6 @@ pub struct Precondition {
     pub wait: Option<Template>,
 }
 
-/// What a step does: one of the actions of L10 with its arguments.
-#[derive(Debug, Clone)]
-pub struct Action {
-    /// Which action.
-    pub uses: ActionKind,
-    /// Its own keys (`merge`, `path`, `manifest`, …); see `definition::actions` for the table.
-    pub args: BTreeMap<String, Template>,
-    /// `assert`: what must hold. Other actions have none.
-    pub that: Option<Expr>,
-}
-
-impl Action {
-    /// The workflow that it calls, if it is `workflow`.
-    pub fn child(&self) -> Option<WorkflowName> {
-        let name = self.args.get("name").filter(|_| self.uses == ActionKind::Workflow)?;
-        name.plain()?.as_str()?.parse().ok()
-    }
-}
-
-/// The actions of L10.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "definition::actions describes each one")]
-pub enum ActionKind {
-    #[serde(rename = "k8s.get")]
-    K8sGet,
-    #[serde(rename = "k8s.list")]
-    K8sList,
-    #[serde(rename = "k8s.apply")]
-    K8sApply,
-    #[serde(rename = "k8s.create")]
-    K8sCreate,
-    #[serde(rename = "k8s.patch")]
-    K8sPatch,
-    #[serde(rename = "k8s.delete")]
-    K8sDelete,
-    #[serde(rename = "k8s.restore")]
-    K8sRestore,
-    #[serde(rename = "k8s.subresource")]
-    K8sSubresource,
-    #[serde(rename = "k8s.dry_run")]
-    K8sDryRun,
-    #[serde(rename = "k8s.logs")]
-    K8sLogs,
-    #[serde(rename = "k8s.raw")]
-    K8sRaw,
-    #[serde(rename = "k8s.wait")]
-    K8sWait,
-    #[serde(rename = "http")]
-    Http,
-    #[serde(rename = "tcp")]
-    Tcp,
-    #[serde(rename = "process")]
-    Process,
-    #[serde(rename = "sleep")]
-    Sleep,
-    #[serde(rename = "approval")]
-    Approval,
-    #[serde(rename = "assert")]
-    Assert,
-    #[serde(rename = "debt")]
-    Debt,
-    #[serde(rename = "workflow")]
-    Workflow,
-    /// An action that a program using this library registered under a name of its own: `ext.NAME`.
-    #[serde(rename = "ext")]
-    Extension,
-}
-
 /// How failures are repeated (E4).
 #[derive(Debug, Clone)]
 pub struct Retry {
@@ -462,183 +405,5 @@ impl Default for Retry {
             wait: false,
             undo: false,
         }
-    }
-}
-
-/// What must become true after the action (L5).
-#[derive(Debug, Clone)]
-pub struct Wait {
-    /// The object bound as `object`; the step's target if not set.
-    pub target: Option<Target>,
-    /// Further objects.
-    pub reads: Vec<(String, Target)>,
-    /// Named expressions.
-    pub lets: BTreeMap<String, Expr>,
-    /// Values whose changes are remembered.
-    pub tracks: BTreeMap<String, Expr>,
-    /// Numbers that rise while there is progress.
-    pub progress: Vec<Expr>,
-    /// How long without progress is a stall; a duration.
-    pub stall_after: Option<Template>,
-    /// A stall is a question to a person (true) or a failure (false).
-    pub stall_asks: bool,
-    /// First match wins. `until` and `fail_if` stand here as verdicts too.
-    pub verdicts: Vec<Verdict>,
-    /// The limit; a duration.
-    pub timeout: Template,
-}
-
-/// One possible end of a wait (L6).
-#[derive(Debug, Clone)]
-pub struct Verdict {
-    /// Its name: `until` and `fail_if` for the two short forms.
-    pub name: String,
-    /// When it applies.
-    pub when: Expr,
-    /// What follows.
-    pub outcome: Outcome,
-    /// How bad it is.
-    pub severity: Severity,
-    /// How long it must apply without a break; a duration.
-    pub stable_for: Option<Template>,
-    /// What follows if this still applies when time is up.
-    pub at_timeout: Option<AtTimeout>,
-    /// A text template for people.
-    pub message: Option<Template>,
-    /// The same in Chinese.
-    pub message_zh: Option<Template>,
-}
-
-/// What a verdict leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// The wait is over, all is well.
-    Succeed,
-    /// The wait is over, the step failed.
-    Fail,
-    /// Not yet.
-    Wait,
-    /// A person decides.
-    Ask,
-    /// The action is repeated, within the step's attempts.
-    Retry,
-}
-
-/// How bad a verdict is; the order is that of "worst".
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Good.
-    Ok,
-    /// Usable, with something left to do.
-    Warn,
-    /// Bad.
-    Bad,
-}
-
-/// What follows a verdict that still says "wait" when time is up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AtTimeout {
-    /// Accept it; with severity `warn` this is a debt.
-    Succeed,
-    /// Fail.
-    Fail,
-    /// Ask a person.
-    Ask,
-}
-
-/// A condition that must hold from the success of one step until another starts (L2).
-#[derive(Debug, Clone)]
-pub struct Guard {
-    /// Its place in the list, from 0.
-    pub index: u16,
-    /// What is watched.
-    pub reads: Vec<(String, Target)>,
-    /// Must be true.
-    pub that: Expr,
-    /// Begins when this step has succeeded.
-    pub from: StepName,
-    /// Ends when this step starts.
-    pub to: StepName,
-    /// A broken guard is a question to a person (true) or a failure (false).
-    pub asks: bool,
-    /// What is wrong when it is broken; a text template.
-    pub message: Option<Template>,
-    /// The same in Chinese.
-    pub message_zh: Option<Template>,
-}
-
-/// A test that a workflow carries (L15).
-#[derive(Debug, Clone)]
-pub struct Rehearsal {
-    /// Its name.
-    pub name: String,
-    /// The inputs of the run.
-    pub inputs: BTreeMap<String, serde_json::Value>,
-    /// YAML of the objects that exist besides the default ones.
-    pub fixture: Option<String>,
-    /// Faults that are switched on.
-    pub faults: Vec<String>,
-    /// What must come out.
-    pub expect: Expectation,
-}
-
-/// What a rehearsal expects; what is not set is not looked at.
-#[derive(Debug, Clone, Default)]
-pub struct Expectation {
-    /// The run's state.
-    pub state: Option<String>,
-    /// The run's verdict.
-    pub verdict: Option<String>,
-    /// The failure's code.
-    pub code: Option<String>,
-    /// The verdict's severity.
-    pub severity: Option<Severity>,
-    /// Objects that differ from the fixture by R5 afterwards, as `Kind namespace/name`.
-    pub left: Option<Vec<String>>,
-}
-
-impl ActionKind {
-    /// True for an action of the Kubernetes API.
-    pub const fn needs_cluster(self) -> bool {
-        match self {
-            Self::K8sGet
-            | Self::K8sList
-            | Self::K8sApply
-            | Self::K8sCreate
-            | Self::K8sPatch
-            | Self::K8sDelete
-            | Self::K8sRestore
-            | Self::K8sSubresource
-            | Self::K8sDryRun
-            | Self::K8sLogs
-            | Self::K8sRaw
-            | Self::K8sWait => true,
-            Self::Http
-            | Self::Tcp
-            | Self::Process
-            | Self::Sleep
-            | Self::Approval
-            | Self::Assert
-            | Self::Debt
-            | Self::Workflow
-            | Self::Extension => false,
-        }
-    }
-}
-
-impl fmt::Display for ActionKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
-    }
-}
-
-impl FromStr for ActionKind {
-    type Err = serde::de::value::Error;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::deserialize(serde::de::value::StrDeserializer::new(text))
     }
 }

@@ -1,13 +1,10 @@
 //! The document that a run pins: a workflow with all that it needs, as JSON.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
-use sha2::Digest;
-use sha2::Sha256;
 
 use crate::definition::Workflow;
 use crate::definition::codes;
@@ -17,6 +14,7 @@ use crate::definition::node::Node;
 use crate::definition::node::Place;
 use crate::definition::read;
 use crate::definition::report::Report;
+use crate::digest::sha256;
 use crate::id::WorkflowName;
 
 /// Version of the layout of the document.
@@ -58,11 +56,7 @@ pub fn part(document: &Value, root: &WorkflowName, needed: &[WorkflowName]) -> V
 pub fn digest(document: &Value) -> String {
     let mut text = String::new();
     write_canonical(document, &mut text);
-    Sha256::digest(text).iter().fold(String::new(), |mut hex, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    sha256(&[text.as_bytes()])
 }
 
 /// JSON without spaces, the keys of each object sorted.

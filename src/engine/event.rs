@@ -73,6 +73,9 @@ pub struct Created {
     pub cluster: Option<Arc<str>>,
     /// All inputs, defaults filled in; secrets are references.
     pub inputs: Arc<Value>,
+    /// The keyed hash of each secret input: two runs with the same secret have the same one (L11).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, Arc<str>>,
     /// Why.
     pub trigger: Trigger,
     /// Who.

@@ -158,6 +158,7 @@ impl Driver {
             digest: plan.digest.clone(),
             cluster: None,
             inputs: Arc::new(json!({})),
+            secrets: BTreeMap::new(),
             trigger: Trigger::Manual,
             by: actor("ann"),
             key: None,

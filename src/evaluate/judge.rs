@@ -109,18 +109,23 @@ impl Evaluator<'_> {
             .iter()
             .map(|expr| expr.eval(&scope).ok().as_ref().and_then(Value::as_f64))
             .collect();
+        let mut pending = String::new();
         for (position, verdict) in wait.verdicts.iter().enumerate() {
             match verdict.when.eval_bool(&scope) {
                 Ok(true) => {
                     let text = verdict_message(verdict, &scope);
                     let evidence = self.values.keep(Arc::new(json!(readings.values)))?;
+                    // In words is better than as an expression.
+                    if verdict.message.is_some() {
+                        pending.clone_from(&text.en);
+                    }
                     report.applies =
                         Some((u16::try_from(position).unwrap_or(u16::MAX), text, Some(evidence)));
                     break;
                 }
                 // What must become true says why it is not over; what must not, says nothing while it is not.
                 Ok(false) if verdict.outcome == Outcome::Succeed => {
-                    note(&mut report.reason, &format!("`{}` is not true yet", verdict.when.source()));
+                    note(&mut pending, &format!("`{}` is not true yet", verdict.when.source()));
                 }
                 Ok(false) => {}
                 Err(error) => {
@@ -131,6 +136,9 @@ impl Evaluator<'_> {
                     }
                 }
             }
+        }
+        if !pending.is_empty() {
+            note(&mut report.reason, &pending);
         }
         report.known = self.known_failure(&readings.evidence);
         Ok(report)

@@ -4,8 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use sha2::Digest;
-use sha2::Sha256;
 
 use crate::action::request::ATTEMPT_TIMEOUT_DEFAULT;
 use crate::action::request::Request;
@@ -13,6 +11,7 @@ use crate::definition::expr::Scope;
 use crate::definition::model::ActionKind;
 use crate::definition::model::Step;
 use crate::definition::model::Target;
+use crate::digest::sha256;
 use crate::engine::ask::Approval;
 use crate::engine::command::DebtDraft;
 use crate::engine::command::Go;
@@ -59,25 +58,9 @@ pub(super) fn render(
 
 /// SHA-256 of what will be sent. The object as read is not part of it.
 pub(super) fn digest(request: &Request) -> Arc<str> {
-    let mut hash = Sha256::new();
-    hash.update(request.uses.to_string());
-    for part in [serde_json::to_vec(&request.target), serde_json::to_vec(&request.args)] {
-        hash.update(part.unwrap_or_default());
-    }
-    hex(&hash.finalize())
-}
-
-/// Lower case hexadecimal.
-pub(super) fn hex(bytes: &[u8]) -> Arc<str> {
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            text.extend(
-                [byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16).unwrap_or('0')),
-            );
-            text
-        })
-        .into()
+    let target = serde_json::to_vec(&request.target).unwrap_or_default();
+    let args = serde_json::to_vec(&request.args).unwrap_or_default();
+    sha256(&[request.uses.to_string().as_bytes(), &target, &args]).into()
 }
 
 impl Evaluator<'_> {
@@ -140,11 +123,9 @@ impl Evaluator<'_> {
 
     /// What an approval is bound to (E12): another workflow, other inputs or another subject void it.
     pub fn binds(&self, subject: &[String]) -> String {
-        let mut hash = Sha256::new();
-        hash.update(self.run.created.digest.as_str());
-        hash.update(serde_json::to_vec(&self.run.created.inputs).unwrap_or_default());
-        hash.update(serde_json::to_vec(subject).unwrap_or_default());
-        hex(&hash.finalize()).to_string()
+        let inputs = serde_json::to_vec(&self.run.created.inputs).unwrap_or_default();
+        let subject = serde_json::to_vec(subject).unwrap_or_default();
+        sha256(&[self.run.created.digest.as_str().as_bytes(), &inputs, &subject])
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::action::secret::placeholder;
+use crate::action::secret::placeholder_with_hash;
 use crate::definition::expr::Expr;
 use crate::definition::expr::Naming;
 use crate::definition::expr::Scope;
@@ -132,7 +133,10 @@ impl Evaluator<'_> {
         let mut inputs = self.run.created.inputs.as_ref().clone();
         for (name, _) in secret {
             if let Some(Value::String(reference)) = inputs.get_mut(name) {
-                *reference = placeholder(reference);
+                *reference = match self.run.created.secrets.get(name) {
+                    Some(hash) => placeholder_with_hash(reference, hash),
+                    None => placeholder(reference),
+                };
             }
         }
         Arc::new(inputs)

@@ -22,6 +22,7 @@ use std::path::PathBuf;
 
 use rustix::fs::FlockOperation;
 
+pub(super) use crate::digest::hex;
 use crate::journal::index::StoreId;
 use crate::journal::store::Error;
 
@@ -245,15 +246,6 @@ pub(super) fn private() -> fs::OpenOptions {
     options
 }
 
-/// Lower case hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .flat_map(|byte| [byte >> 4, byte & 15])
-        .map(|n| char::from(b"0123456789abcdef"[usize::from(n)]))
-        .collect()
-}
-
 /// The inverse of [`hex`], for exactly `N` bytes.
 pub(super) fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |c: u8| match c {
@@ -277,7 +269,6 @@ mod tests {
 
     #[test]
     fn hexadecimal_text_is_lower_case_and_of_full_length() {
-        assert_eq!(hex(&[0, 0x9a, 0xff]), "009aff");
         assert_eq!(parse_hex("009aff"), Some([0, 0x9a, 0xff]));
         for bad in ["", "009af", "009aff0", "009aFF", "00 aff", "é9aff"] {
             assert_eq!(parse_hex::<3>(bad), None, "{bad}");

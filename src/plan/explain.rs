@@ -7,11 +7,13 @@ use serde_json::Value;
 use crate::definition::expr::Scope;
 use crate::definition::model::ActionKind;
 use crate::definition::model::Namespace;
+use crate::definition::model::Precondition;
 use crate::definition::model::Select;
 use crate::definition::model::Step;
 use crate::definition::model::Target;
 use crate::definition::template::Template;
 use crate::failure::Bilingual;
+use crate::failure::Failure;
 use crate::id::StepName;
 use crate::plan::Plan;
 use crate::plan::draw::commit_word;
@@ -27,6 +29,12 @@ pub struct Explained {
     pub digest: String,
     /// The inputs, defaults filled in.
     pub inputs: Value,
+    /// uid of the cluster on which the preconditions were looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// Why the cluster could not be asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unreachable: Option<Failure>,
     /// Keys of the locks.
     pub locks: Vec<String>,
     /// How long to queue for them.
@@ -62,7 +70,7 @@ pub struct ExplainedStep {
     pub for_each: Option<String>,
     /// What must hold before the action.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub preconditions: Vec<String>,
+    pub preconditions: Vec<ExplainedCondition>,
     /// What it may write.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub writes: Vec<Write>,
@@ -81,6 +89,21 @@ pub struct ExplainedStep {
     /// What a called workflow does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub child: Option<Box<Explained>>,
+}
+
+/// A precondition.
+#[derive(Debug, Serialize)]
+pub struct ExplainedCondition {
+    /// The expression.
+    pub that: String,
+    /// How long it is waited for; none fails at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<String>,
+    /// Whether it holds now; none if that is not known. Filled in by whoever looks at the world.
+    pub holds: Option<bool>,
+    /// Why it does not hold, or why that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<Bilingual>,
 }
 
 /// An entry of a rollback list.
@@ -144,6 +167,8 @@ impl Plan {
             title: workflow.title.clone(),
             digest: self.digest.to_string(),
             inputs: inputs.clone(),
+            cluster: None,
+            unreachable: None,
             locks: workflow.locks.iter().map(|lock| shown(lock, &scope)).collect(),
             lock_wait: text(&workflow.lock_wait),
             timeout: text(&workflow.timeout),
@@ -171,7 +196,11 @@ impl Plan {
             after: step.after.iter().map(|after| after.step.clone()).collect(),
             when: step.when.as_ref().map(source),
             for_each: step.for_each.as_ref().map(|each| each.list.source().to_owned()),
-            preconditions: step.preconditions.iter().map(|condition| source(&condition.that)).collect(),
+            preconditions: step
+                .preconditions
+                .iter()
+                .map(|condition| explain_condition(condition, scope))
+                .collect(),
             writes: writes(step, scope),
             wait: step.wait.as_ref().map(|wait| shown(&wait.timeout, scope)),
             commit: step.commit.map(commit_word),
@@ -207,6 +236,15 @@ impl Plan {
             defaults.map(|(name, value)| (name.clone(), value.clone())).collect();
         inputs.extend(given);
         Some(Box::new(child.explain(&Value::Object(inputs))))
+    }
+}
+
+fn explain_condition(condition: &Precondition, scope: &Scope) -> ExplainedCondition {
+    ExplainedCondition {
+        that: condition.that.source().to_owned(),
+        wait: condition.wait.as_ref().map(|wait| shown(wait, scope)),
+        holds: None,
+        why: None,
     }
 }
 

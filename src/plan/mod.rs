@@ -62,6 +62,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// True if the workflow or one that it calls works on a cluster.
+    pub fn needs_cluster(&self) -> bool {
+        self.workflow.needs_cluster() || self.children.values().any(|child| child.workflow.needs_cluster())
+    }
+
     /// The document that it was made from; [`from_normalised`] makes the same plan of it.
     pub fn normalised(&self) -> Arc<Value> {
         self.document.clone()

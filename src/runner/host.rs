@@ -183,6 +183,15 @@ impl Host {
         }
     }
 
+    /// The runs that go on in this process, awake or asleep until a moment; some may be over by now.
+    pub fn executing(&self) -> Vec<RunId> {
+        let mut runs = self.shared.timers.runs();
+        runs.extend(lock(&self.shared.live).keys());
+        runs.sort();
+        runs.dedup();
+        runs
+    }
+
     /// Who holds which lock.
     pub fn locks(&self) -> Vec<LockView> {
         lock(&self.shared.locks).view()

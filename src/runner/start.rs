@@ -23,6 +23,7 @@ use crate::runner::Host;
 use crate::runner::codes;
 use crate::runner::host::lock;
 use crate::runner::run_task::Message;
+use crate::runner::secret_inputs::Kept;
 use crate::time::Timestamp;
 
 /// A run that somebody wants.
@@ -76,10 +77,11 @@ impl Host {
             let definition = start.plan.normalised();
             shared.store.put_definition(&start.plan.digest, &definition).await?;
         }
-        let cluster = if needs_cluster(&start.plan) { Some(self.cluster_uid().await?) } else { None };
+        let cluster = if start.plan.needs_cluster() { Some(self.cluster_uid().await?) } else { None };
         let now = shared.clock.now();
         let id = start.id.unwrap_or_else(|| new_id(now));
-        let (run, events) = self.first_events(id, &start, cluster, now)?;
+        let kept = self.keep_inputs(&start).await?;
+        let (run, events) = self.first_events(id, &start, kept, cluster, now)?;
         let (reply, answer) = oneshot::channel();
         shared.begin(start.plan, run, events, reply);
         answer.await.unwrap_or_else(|_| Err(lost()))?;
@@ -100,6 +102,7 @@ impl Host {
         &self,
         id: RunId,
         start: &Start,
+        kept: Kept,
         cluster: Option<Arc<str>>,
         now: Timestamp,
     ) -> Result<(RunState, Vec<Event>), Error> {
@@ -107,7 +110,8 @@ impl Host {
             workflow: start.plan.workflow.name.clone(),
             digest: start.plan.digest.clone(),
             cluster,
-            inputs: Arc::new(start.inputs.clone()),
+            inputs: kept.inputs,
+            secrets: kept.hashes,
             trigger: start.trigger.clone(),
             by: start.by.clone(),
             key: start.key.clone(),
@@ -151,11 +155,6 @@ pub(super) fn owner_of(run: RunId, trigger: &Trigger) -> RunId {
         Trigger::Parent { root, .. } => *root,
         Trigger::Manual | Trigger::Retry(_) | Trigger::Rollback(_) => run,
     }
-}
-
-/// True if the workflow or one that it calls works on a cluster.
-fn needs_cluster(plan: &Plan) -> bool {
-    plan.workflow.needs_cluster() || plan.children.values().any(|child| child.workflow.needs_cluster())
 }
 
 fn new_id(now: Timestamp) -> RunId {

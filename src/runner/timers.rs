@@ -37,6 +37,11 @@ impl Timers {
         }
     }
 
+    /// The runs that sleep.
+    pub(super) fn runs(&self) -> Vec<RunId> {
+        self.due().iter().map(|(_, run)| *run).collect()
+    }
+
     /// Removes and returns what is due at `now`.
     fn take_due(&self, now: Timestamp) -> Vec<RunId> {
         let mut due = self.due();

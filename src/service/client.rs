@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use crate::engine::state::RunStatus;
 use crate::failure::Failure;
 use crate::id::RunId;
+use crate::service::codes;
 use crate::service::operation::Change;
 use crate::service::operation::Operation;
 use crate::service::operation::Problem;
@@ -162,5 +163,5 @@ async fn read(reader: OwnedReadHalf, shared: std::sync::Weak<Shared>) {
 
 fn lost() -> Problem {
     let text = "the process that owns the store has gone; nothing that it acknowledged is lost";
-    Problem { kind: ProblemKind::Unusable, failure: Failure::retryable("agent-gone", text) }
+    Problem { kind: ProblemKind::Unusable, failure: Failure::retryable(codes::AGENT_GONE, text) }
 }

@@ -1,6 +1,7 @@
 //! The one interface that all surfaces use: command line, socket, later API, page and chat.
 
 pub mod client;
+pub mod codes;
 pub mod operation;
 pub mod socket;
 mod unit_name;
@@ -17,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::definition::Library;
 use crate::engine::Command;
-use crate::engine::codes;
+use crate::engine::codes::LOST_RECORD;
 use crate::engine::event::Actor;
 use crate::engine::event::Trigger;
 use crate::engine::linked::Kind;
@@ -159,7 +160,7 @@ impl Handle {
         let inputs = plan
             .workflow
             .complete_inputs(inputs)
-            .map_err(|error| Problem::usage(Failure::permanent("bad-inputs", error.to_string())))?;
+            .map_err(|error| Problem::usage(Failure::permanent(codes::BAD_INPUTS, error.to_string())))?;
         let start = Start { plan, inputs, trigger: Trigger::Manual, by, key, inherited: None, id: None };
         Ok(Reply::Started { run: self.host.start(start).await? })
     }
@@ -175,7 +176,7 @@ impl Handle {
         let plan = name.and_then(|name| crate::plan::from_library(&self.library, &name));
         let plan = plan.ok_or_else(|| {
             let text = format!("there is no workflow `{workflow}` without mistakes");
-            Problem::usage(Failure::permanent("unknown-workflow", text))
+            Problem::usage(Failure::permanent(codes::UNKNOWN_WORKFLOW, text))
         })?;
         plans.insert(workflow.to_owned(), plan.clone());
         Ok(plan)
@@ -283,15 +284,17 @@ impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let text = error.to_string();
         let (kind, failure) = match error {
-            Error::Rejected(_) => (ProblemKind::Refused, Failure::permanent("rejected", text)),
+            Error::Rejected(_) => (ProblemKind::Refused, Failure::permanent(codes::REJECTED, text)),
             Error::Refused(failure) => (ProblemKind::Refused, failure),
-            Error::UnknownRun(_) => (ProblemKind::Usage, Failure::permanent("unknown-run", text)),
+            Error::UnknownRun(_) => (ProblemKind::Usage, Failure::permanent(codes::UNKNOWN_RUN, text)),
             Error::Cluster(failure) => (ProblemKind::Unusable, failure),
             Error::Store(store::Error::Damaged { .. }) => {
-                (ProblemKind::Unusable, Failure::permanent(codes::LOST_RECORD, text))
+                (ProblemKind::Unusable, Failure::permanent(LOST_RECORD, text))
             }
-            Error::Store(_) => (ProblemKind::Unusable, Failure::permanent("store", text)),
-            Error::WrongCluster { .. } => (ProblemKind::Unusable, Failure::permanent("wrong-cluster", text)),
+            Error::Store(_) => (ProblemKind::Unusable, Failure::permanent(codes::STORE, text)),
+            Error::WrongCluster { .. } => {
+                (ProblemKind::Unusable, Failure::permanent(codes::WRONG_CLUSTER, text))
+            }
         };
         Self { kind, failure }
     }

@@ -20,6 +20,7 @@ use crate::engine::state::RunStatus;
 use crate::failure::Failure;
 use crate::id::RunId;
 use crate::service::Handle;
+use crate::service::codes;
 use crate::service::operation::Change;
 use crate::service::operation::Operation;
 use crate::service::operation::Problem;
@@ -131,7 +132,7 @@ async fn connection(handle: Handle, stream: UnixStream) {
         match serde_json::from_slice::<Request>(&line) {
             Ok(request) => drop(tokio::spawn(answer(handle.clone(), request, by.clone(), answers.clone()))),
             Err(error) => {
-                let failure = Failure::permanent("bad-line", format!("not a request: {error}"));
+                let failure = Failure::permanent(codes::BAD_LINE, format!("not a request: {error}"));
                 let answer = Answer::Error(Problem::usage(failure));
                 if answers.send(Response { id: 0, answer }).await.is_err() {
                     break;

@@ -4,12 +4,13 @@ use crate::engine::unit::Block;
 use crate::engine::unit::Undo;
 use crate::engine::unit::UnitId;
 use crate::failure::Failure;
+use crate::service::codes;
 
 /// The inverse of a unit's `Display`.
 pub(super) fn parse(text: &str) -> Result<UnitId, Failure> {
     let bad = || {
         Failure::permanent(
-            "bad-step",
+            codes::BAD_STEP,
             format!("`{text}` is not a step like `halt`, `halt[vm-1]`, `halt/undo.0`"),
         )
     };

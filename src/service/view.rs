@@ -35,6 +35,7 @@ pub fn run(plan: &Plan, run: &RunState) -> Value {
         "state": status.word(),
         "held_reason": run.held_reason(),
         "inputs": run.created.inputs,
+        "secrets": run.created.secrets,
         "trigger": trigger(&run.created.trigger),
         "by": run.created.by.name,
         "key": run.created.key,

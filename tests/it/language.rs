@@ -55,7 +55,7 @@ fn good_workflows_have_no_mistakes_and_survive_being_pinned() {
 #[test]
 fn each_mistake_is_shown_with_its_place_and_a_hint() {
     let mut codes_seen = std::collections::BTreeSet::new();
-    for dir in ["shape", "rules"] {
+    for dir in ["shape", "rules", "knowledge"] {
         for file in toml_files(&Path::new(FIXTURES).join("invalid").join(dir)) {
             let library = Library::load_only(std::slice::from_ref(&file));
             assert!(!library.diagnostics().is_empty(), "{} has no mistake", file.display());
@@ -71,13 +71,8 @@ fn each_mistake_is_shown_with_its_place_and_a_hint() {
             expect_test::expect_file![expected].assert_eq(&rendered(&library));
         }
     }
-    // Not made by a single file: too many of something, knowledge files, inputs of a run.
-    let elsewhere = ["WF0035", "WF0090", "WF0100"];
-    let missing: Vec<_> = codes::ALL
-        .iter()
-        .map(|code| code.code)
-        .filter(|c| !codes_seen.contains(c) && !elsewhere.contains(c))
-        .collect();
+    let missing: Vec<_> =
+        codes::ALL.iter().map(|code| code.code).filter(|code| !codes_seen.contains(code)).collect();
     assert!(missing.is_empty(), "no fixture for {missing:?}");
 }
 

@@ -8,6 +8,7 @@ mod crash;
 mod language;
 mod layering;
 mod observe;
+mod plan_writes;
 mod rehearsals;
 mod sim_faults;
 mod sim_kubectl;

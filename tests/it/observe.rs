@@ -1,5 +1,6 @@
 //! What is read to tell whether an interrupted attempt took effect (E3), and what secrets are in a request (L11).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -61,6 +62,7 @@ fn evaluate<T>(with: impl FnOnce(Evaluator<'_>) -> T) -> T {
         digest: plan.digest.clone(),
         cluster: None,
         inputs: Arc::new(json!({ "vm": "web", "token": "env:TOKEN" })),
+        secrets: BTreeMap::new(),
         trigger: Trigger::Manual,
         by: Actor { name: "a".into() },
         key: None,

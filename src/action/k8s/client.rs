@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -18,10 +17,7 @@ use http_body_util::BodyExt;
 use http_body_util::LengthLimitError;
 use http_body_util::Limited;
 use kube::Client;
-use kube::Config;
 use kube::client::Body;
-use kube::config::KubeConfigOptions;
-use kube::config::Kubeconfig;
 use kube::core::ApiResource;
 use serde_json::Value;
 
@@ -29,68 +25,15 @@ use crate::action::codes;
 use crate::action::k8s::classify;
 use crate::action::k8s::classify::Intent;
 use crate::action::k8s::classify::Refusal;
+pub use crate::action::k8s::source::Source;
 use crate::failure::Failure;
 use crate::time::SharedClock;
 use crate::time::Timestamp;
 
-/// How long a connection may take. Short: the address may move while a control plane is upgraded.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest answer that is taken. A page of a list holds at most 500 objects, and etcd none above 1.5 MiB.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// The limit of a read.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Where a cluster and the right to use it are described.
-#[derive(Debug, Clone)]
-pub enum Source {
-    /// A kubeconfig; without a path, what `KUBECONFIG` or `~/.kube/config` say, or else the pod's service account.
-    Kubeconfig {
-        /// The file.
-        path: Option<PathBuf>,
-        /// The context; the current one if not set.
-        context: Option<String>,
-    },
-    /// The service account of the pod.
-    InCluster,
-}
-
-impl Source {
-    async fn connect(&self) -> Result<Client, Failure> {
-        let mut config = match self {
-            Self::InCluster => Config::incluster().map_err(|error| configuration(&error))?,
-            Self::Kubeconfig { path: None, context: None } => {
-                Config::infer().await.map_err(|error| configuration(&error))?
-            }
-            Self::Kubeconfig { path, context } => {
-                let file = match path {
-                    Some(path) => Kubeconfig::read_from(path),
-                    None => Kubeconfig::read(),
-                };
-                let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
-                let config =
-                    Config::from_custom_kubeconfig(file.map_err(|error| configuration(&error))?, &options);
-                config.await.map_err(|error| configuration(&error))?
-            }
-        };
-        // Repeating is the engine's business: kube would repeat a POST up to 15 times without a word (C1).
-        config.default_retry = false;
-        config.connect_timeout = Some(CONNECT_TIMEOUT);
-        Client::try_from(config).map_err(|error| configuration(&error))
-    }
-}
-
-fn configuration(error: &dyn std::error::Error) -> Failure {
-    let mut message = error.to_string();
-    // kube's errors repeat their cause in their own text most of the time.
-    for cause in std::iter::successors(error.source(), |cause| cause.source()) {
-        let cause = cause.to_string();
-        if !message.contains(&cause) {
-            message.push_str(": ");
-            message.push_str(&cause);
-        }
-    }
-    Failure::permanent(codes::CONFIGURATION, message)
-}
 
 /// A kind as the server serves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,6 +65,8 @@ struct Inner {
     /// None for a given service: there is nothing to load again.
     source: Option<Source>,
     client: RwLock<Client>,
+    /// Its address, for messages.
+    server: String,
     kinds: Mutex<BTreeMap<(String, String), Arc<Kind>>>,
     /// Milliseconds that the server's clock is ahead of ours, as last seen.
     offset_ms: AtomicI64,
@@ -189,19 +134,20 @@ impl Reply {
 impl Cluster {
     /// Reads the configuration. No request is made yet.
     pub async fn connect(source: Source, clock: SharedClock) -> Result<Self, Failure> {
-        let client = source.connect().await?;
-        Ok(Self::with(Some(source), client, clock))
+        let (client, server) = source.connect().await?;
+        Ok(Self::with(Some(source), client, server, clock))
     }
 
     /// A cluster behind any client, for instance around the service of an embedded API server.
     pub fn of_client(client: Client, clock: SharedClock) -> Self {
-        Self::with(None, client, clock)
+        Self::with(None, client, "embedded in this process".to_owned(), clock)
     }
 
-    fn with(source: Option<Source>, client: Client, clock: SharedClock) -> Self {
+    fn with(source: Option<Source>, client: Client, server: String, clock: SharedClock) -> Self {
         Self(Arc::new(Inner {
             source,
             client: RwLock::new(client),
+            server,
             kinds: Mutex::default(),
             offset_ms: AtomicI64::new(0),
             clock,
@@ -221,7 +167,7 @@ impl Cluster {
     /// Loads the credentials again: tokens and certificates are rotated. False if there is nothing to load.
     pub(crate) async fn reload(&self) -> Result<bool, Failure> {
         let Some(source) = &self.0.source else { return Ok(false) };
-        let client = source.connect().await?;
+        let (client, _) = source.connect().await?;
         *self.0.client.write().unwrap_or_else(PoisonError::into_inner) = client;
         Ok(true)
     }
@@ -235,10 +181,17 @@ impl Cluster {
     /// The cluster's identity: the uid of its namespace `kube-system` (E10).
     pub async fn uid(&self) -> Result<String, Failure> {
         let ask = Ask::read("read Namespace kube-system");
-        let namespace = self.json(get("/api/v1/namespaces/kube-system")?, &ask).await?;
+        let namespace = self.json(get("/api/v1/namespaces/kube-system")?, &ask).await;
+        let namespace = namespace.map_err(|failure| self.named(failure))?;
         let uid = namespace.pointer("/metadata/uid").and_then(Value::as_str);
         let missing = || Failure::retryable(codes::BAD_ANSWER, format!("{}: it has no uid", ask.what));
         uid.map(str::to_owned).ok_or_else(missing)
+    }
+
+    /// The failure, with the address that was asked.
+    fn named(&self, failure: Failure) -> Failure {
+        let message = format!("the cluster {}: {}", self.0.server, failure.message);
+        Failure { message, ..failure }
     }
 
     /// The kind with exactly that apiVersion and name, from the cache or from the server.

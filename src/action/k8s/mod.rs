@@ -11,6 +11,7 @@ pub mod read;
 #[cfg(test)]
 pub(crate) mod script;
 mod site;
+mod source;
 #[cfg(test)]
 mod tests;
 pub mod watch;

@@ -31,6 +31,8 @@ use crate::action::request::Answer;
 use crate::action::request::Origin;
 use crate::action::secret;
 use crate::action::secret::Secrets;
+use crate::definition::expr::Naming;
+use crate::definition::expr::object_name;
 use crate::failure::Failure;
 use crate::time::SharedClock;
 use crate::time::Timestamp;
@@ -88,7 +90,9 @@ impl Processes {
     fn place(&self, origin: &Origin) -> Place {
         let readable: String =
             origin.unit.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        Place(self.folder.join(&origin.run).join(origin.object_name(&readable, true)))
+        let (step, attempt) = (origin.unit.clone(), Some(origin.attempt));
+        let naming = Naming { run: origin.run.clone(), step, item: None, attempt };
+        Place(self.folder.join(&origin.run).join(object_name(&readable, &naming)))
     }
 
     /// Starts the gate. `args` still has its placeholders; secrets go into the environment and nowhere else.

@@ -39,6 +39,7 @@ const SEALED: &str = "sealed:";
 const SECRET_BYTES_MAX: u64 = 64 << 10;
 /// The shortest secret. A shorter one cannot be masked without masking half of every text.
 const SECRET_CHARS_MIN: usize = 4;
+const TOO_SHORT: &str = "is shorter than four characters and cannot be masked";
 /// The shortest sealed leaf that is masked by value as well: `Secret.data` also holds words such as `true`.
 const LEAF_CHARS_MIN: usize = 8;
 
@@ -47,19 +48,23 @@ pub fn placeholder(reference: &str) -> String {
     format!("{OPEN}{SECRET}{reference}{CLOSE}")
 }
 
+/// The same with the keyed hash of the value in front: `⟦secret:HASH@REFERENCE⟧`. Whoever reads it can tell whether two
+/// secrets are the same one.
+pub fn placeholder_with_hash(reference: &str, hash: &str) -> String {
+    placeholder(&format!("{hash}@{reference}"))
+}
+
 /// The reference behind a text that is a [`placeholder`] and nothing else.
 pub fn reference_of(text: &str) -> Option<&str> {
     let reference = text.strip_prefix(OPEN)?.strip_prefix(SECRET)?.strip_suffix(CLOSE)?;
-    (!reference.contains(CLOSE)).then_some(reference)
+    (!reference.contains(CLOSE)).then(|| without_hash(reference))
 }
 
-/// True for a text of the form of a reference: `env:NAME`, `file:PATH`, `k8s:NAMESPACE/NAME/KEY`, or a sealed literal.
-pub fn is_reference(text: &str) -> bool {
-    match text.split_once(':') {
-        Some(("env" | "file", rest)) => !rest.is_empty(),
-        Some(("k8s", rest)) => rest.split('/').count() == 3 && rest.split('/').all(|part| !part.is_empty()),
-        Some(("sealed", rest)) => BASE64_STANDARD.decode(rest).is_ok(),
-        _ => false,
+/// A reference has a colon in its first word, a hash has none.
+fn without_hash(reference: &str) -> &str {
+    match reference.split_once('@') {
+        Some((hash, rest)) if hash.bytes().all(|b| b.is_ascii_hexdigit()) => rest,
+        _ => reference,
     }
 }
 
@@ -91,10 +96,18 @@ impl Secrets {
         &self.masker
     }
 
-    /// A literal secret as a reference that may be journalled; none without a key.
-    pub fn seal_literal(&self, literal: &str) -> Option<String> {
+    /// A literal secret as a reference that may be journalled.
+    ///
+    /// # Errors
+    /// Without a key, and for a secret that is too short to be masked.
+    pub fn seal_literal(&self, literal: &str) -> Result<String, Failure> {
+        let no_key = "a secret can only be given itself where a state directory has a key to seal it with: give env:NAME, file:PATH or k8s:NAMESPACE/NAME/KEY";
+        let sealer = self.sealer.as_ref().ok_or_else(|| Failure::permanent(codes::NO_SEALING_KEY, no_key))?;
+        if literal.chars().count() < SECRET_CHARS_MIN {
+            return Err(Failure::permanent(codes::SECRET, format!("a literal secret {TOO_SHORT}")));
+        }
         self.masker.add(literal);
-        Some(format!("{SEALED}{}", self.sealer.as_ref()?.seal(literal)))
+        Ok(format!("{SEALED}{}", sealer.seal(literal)))
     }
 
     /// Hides the secret leaves of objects, anywhere in a value: sealed with a key, masked without.
@@ -182,9 +195,13 @@ impl Secrets {
             };
             rest = tail;
             if let Some(reference) = inside.strip_prefix(SECRET) {
-                out.push_str(&self.fetch(reference, cluster).await?);
-            } else if inside.starts_with(SEALED) {
-                out.push_str(&self.fetch(inside, cluster).await?);
+                out.push_str(&self.fetch(without_hash(reference), cluster).await?);
+            } else if let Some(leaf) = inside.strip_prefix(SEALED) {
+                let value = self.open(leaf)?;
+                if value.chars().count() >= LEAF_CHARS_MIN {
+                    self.masker.add(&value);
+                }
+                out.push_str(&value);
             } else if inside == MASKED {
                 return Err(Failure::permanent(codes::MASKED, "the request contains a masked value"));
             } else {
@@ -195,29 +212,34 @@ impl Secrets {
         Ok(out)
     }
 
+    /// What was sealed with the key of this directory.
+    fn open(&self, sealed: &str) -> Result<Zeroizing<String>, Failure> {
+        let value = self.sealer.as_ref().and_then(|sealer| sealer.open(sealed));
+        value.ok_or_else(|| Failure::permanent(codes::SEALED, "a sealed value cannot be opened"))
+    }
+
     /// The value behind a reference; from now on it is masked.
     async fn fetch(&self, reference: &str, cluster: Option<&Cluster>) -> Result<Zeroizing<String>, Failure> {
-        let failed = |why: &str| Failure::permanent(codes::SECRET, format!("secret `{reference}`: {why}"));
+        let failed = |why: &str| Failure::permanent(codes::SECRET, format!("the secret `{reference}` {why}"));
         let value = match reference.split_once(':') {
-            Some(("env", name)) => std::env::var(name).map_err(|_| failed("the variable is not set"))?,
-            Some(("file", path)) => file(path).await.map_err(|error| failed(&error.to_string()))?,
+            Some(("env", name)) => std::env::var(name).map_err(|_| {
+                failed("is not there: the variable is not set in the environment of this process")
+            })?,
+            Some(("file", path)) => {
+                file(path).await.map_err(|error| failed(&format!("cannot be read: {error}")))?
+            }
             Some(("k8s", place)) => {
-                let cluster = cluster.ok_or_else(|| failed("no cluster is configured"))?;
-                key_of_secret(cluster, place).await?.ok_or_else(|| failed("there is no such key"))?
+                let cluster = cluster.ok_or_else(|| failed("cannot be read: no cluster is configured"))?;
+                key_of_secret(cluster, place)
+                    .await?
+                    .ok_or_else(|| failed("is not there: the cluster has no such Secret or key"))?
             }
-            Some(("sealed", text)) => {
-                let broken = || Failure::permanent(codes::SEALED, "a sealed value cannot be opened");
-                let value = self.sealer.as_ref().and_then(|sealer| sealer.open(text)).ok_or_else(broken)?;
-                if value.chars().count() >= LEAF_CHARS_MIN {
-                    self.masker.add(&value);
-                }
-                return Ok(value);
-            }
-            _ => return Err(failed("it is not of the form env:NAME, file:PATH or k8s:NAMESPACE/NAME/KEY")),
+            Some(("sealed", text)) => self.open(text)?.to_string(),
+            _ => return Err(failed("is not of the form env:NAME, file:PATH or k8s:NAMESPACE/NAME/KEY")),
         };
         let value = Zeroizing::new(value);
         if value.chars().count() < SECRET_CHARS_MIN {
-            return Err(failed("it is shorter than four characters and cannot be masked"));
+            return Err(failed(TOO_SHORT));
         }
         self.masker.add(&value);
         Ok(value)

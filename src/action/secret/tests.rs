@@ -79,16 +79,6 @@ async fn what_cannot_be_resolved_is_refused_by_name_and_never_shows_a_value() {
     assert_eq!(secrets.resolve(&plain, None).await, Ok(plain));
 }
 
-#[test]
-fn references_have_one_of_four_forms() {
-    for good in ["env:A", "file:/x", "k8s:ns/name/key", "sealed:AAAA"] {
-        assert!(is_reference(good), "{good}");
-    }
-    for bad in ["", "env:", "hunter2", "k8s:ns/name", "k8s://k", "sealed:%", "http://x"] {
-        assert!(!is_reference(bad), "{bad}");
-    }
-}
-
 fn objects() -> Value {
     json!([
         {"kind": "Secret", "metadata": {"name": "s", "annotations": {
@@ -131,7 +121,7 @@ async fn without_a_key_leaves_are_masked_and_cannot_be_sent() {
     secrets.hide(&mut hidden);
     assert_eq!(hidden[0]["data"]["k"], MASK);
     assert_eq!(secrets.resolve(&hidden, None).await.expect_err("masked").code, codes::MASKED);
-    assert_eq!(secrets.seal_literal("hunter22"), None);
+    assert_eq!(secrets.seal_literal("hunter22").expect_err("no key").code, codes::NO_SEALING_KEY);
 }
 
 #[tokio::test]
@@ -154,11 +144,14 @@ async fn a_literal_becomes_a_reference_and_equal_secrets_have_equal_fingerprints
     let dir = dir();
     let secrets = sealing(&dir);
     let reference = secrets.seal_literal("hunter22").expect("a key");
-    assert!(is_reference(&reference) && !reference.contains("hunter22"));
-    let resolved = secrets.resolve(&placeholder(&reference).into(), None).await;
-    assert_eq!(resolved, Ok("hunter22".into()));
+    assert!(reference.starts_with("sealed:") && !reference.contains("hunter22"));
     let fingerprint = secrets.fingerprint(&reference, None).await.expect("resolved").expect("a key");
     assert_eq!(fingerprint.len(), 12);
+    for text in [placeholder(&reference), placeholder_with_hash(&reference, &fingerprint)] {
+        assert_eq!(reference_of(&text), Some(reference.as_str()));
+        assert_eq!(secrets.resolve(&text.into(), None).await, Ok("hunter22".into()));
+    }
+    assert_eq!(secrets.seal_literal("abc").expect_err("too short").code, codes::SECRET);
     let path = dir.path().join("same");
     std::fs::write(&path, "hunter22").expect("written");
     let same = secrets.fingerprint(&format!("file:{}", path.display()), None).await;

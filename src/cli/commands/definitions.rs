@@ -13,18 +13,29 @@ use crate::cli::error::CommandError;
 use crate::cli::printer::Printer;
 use crate::cli::session::library;
 use crate::definition::Library;
+use crate::definition::suggest::did_you_mean;
 use crate::plan;
 use crate::plan::Plan;
+use crate::service::codes;
 
-/// There is no such workflow; the closest name, and whether it is there with mistakes.
+/// There is no such workflow: its file has mistakes, or another name was meant.
 pub(super) fn unknown(library: &Library, name: &str) -> CommandError {
-    let broken = library.diagnostics().iter().any(crate::definition::diagnostic::Diagnostic::is_error);
-    let names: Vec<&str> = library.workflows().map(|workflow| workflow.name.as_str()).collect();
-    let likeness = |known: &str| strsim::jaro(known, name);
-    let close = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    let hint = close.map_or_else(String::new, |close| format!("; did you mean `{close}`?"));
-    let mistakes = if broken { " (some files have mistakes: see `windrow validate`)" } else { "" };
-    CommandError::usage("unknown-workflow", format!("there is no workflow `{name}`{hint}{mistakes}"))
+    let views = library.diagnostics().iter().filter(|diagnostic| diagnostic.is_error());
+    let mut mistakes = views.map(|diagnostic| diagnostic.view(library.sources()));
+    let its_own =
+        |file: Option<&str>| file.is_some_and(|file| Path::new(file).file_stem() == Some(name.as_ref()));
+    if let Some(first) = mistakes.find(|mistake| its_own(mistake.file)) {
+        let file = first.file.unwrap_or_default();
+        let line = first.line.unwrap_or_default();
+        let text = format!(
+            "the workflow `{name}` has mistakes: {file}:{line}: {}; `windrow validate {file}` shows all of them",
+            first.message
+        );
+        return CommandError::usage(codes::UNKNOWN_WORKFLOW, text);
+    }
+    let hint = did_you_mean(name, library.workflows().map(|workflow| workflow.name.as_str()));
+    let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+    CommandError::usage(codes::UNKNOWN_WORKFLOW, format!("there is no workflow `{name}`{hint}"))
 }
 
 fn planned(library: &Library, name: &str) -> Result<std::sync::Arc<Plan>, CommandError> {
@@ -103,29 +114,38 @@ pub(super) fn graph(
     Ok(0)
 }
 
-pub(super) fn plan(global: &Global, what: &Inputs, printer: &Printer) -> Result<u8, CommandError> {
+pub(super) async fn plan(global: &Global, what: &Inputs, printer: &Printer) -> Result<u8, CommandError> {
     let library = library(global);
     let workflow = library.get(&what.workflow).ok_or_else(|| unknown(&library, &what.workflow))?;
     let inputs = workflow
         .parse_inputs(what.inputs.iter().map(String::as_str))
-        .map_err(|error| CommandError::usage("bad-inputs", error.to_string()))?;
-    print_plan(&library, &what.workflow, &inputs, printer)?;
+        .map_err(|error| CommandError::usage(codes::BAD_INPUTS, error.to_string()))?;
+    print_plan(global, &library, &what.workflow, &inputs, printer).await?;
     Ok(0)
 }
 
-/// What a run would do, in order.
-pub(super) fn print_plan(
+/// What a run would do, in order, and which of its preconditions hold now.
+pub(super) async fn print_plan(
+    global: &Global,
     library: &Library,
     name: &str,
     inputs: &Value,
     printer: &Printer,
 ) -> Result<(), CommandError> {
     let plan = planned(library, name)?;
-    let explained = plan.explain(inputs);
+    let mut explained = plan.explain(inputs);
+    let looked = crate::cli::standing::look(global, library, &plan, &mut explained).await;
+    explained.unreachable = looked.err();
     if printer.is_json() {
         printer.json(&explained);
     } else {
         crate::cli::outline::print(&explained, 0, printer);
+        if let Some(failure) = &explained.unreachable {
+            let text = printer
+                .pick("whether the preconditions hold now is not known:", "无法得知前提条件目前是否满足：");
+            printer.note(format_args!("{text} {}", failure.message));
+            printer.explain(failure);
+        }
     }
     Ok(())
 }

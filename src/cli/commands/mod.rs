@@ -36,7 +36,7 @@ pub(super) async fn run(args: Args, printer: &Printer) -> Result<u8, CommandErro
         Command::Note { run, text } => people::note(global, &run, text, printer).await,
         Command::Debts(what) => people::debts(global, what, printer).await,
         Command::Locks(what) => people::locks(global, what, printer).await,
-        Command::Plan(inputs) => definitions::plan(global, &inputs, printer),
+        Command::Plan(inputs) => definitions::plan(global, &inputs, printer).await,
         Command::Validate { paths } => Ok(definitions::validate(global, &paths, printer)),
         Command::Graph { workflow, format } => definitions::graph(global, &workflow, format, printer),
         Command::Workflows => Ok(definitions::workflows(global, printer)),
@@ -49,6 +49,14 @@ pub(super) async fn run(args: Args, printer: &Printer) -> Result<u8, CommandErro
             let mut text = vec![];
             clap_complete::generate(shell, &mut Args::command(), "windrow", &mut text);
             printer.data(String::from_utf8_lossy(&text).trim_end());
+            Ok(0)
+        }
+        Command::Version => {
+            if printer.is_json() {
+                printer.json(&serde_json::json!({ "version": env!("CARGO_PKG_VERSION") }));
+            } else {
+                printer.data(format_args!("windrow {}", env!("CARGO_PKG_VERSION")));
+            }
             Ok(0)
         }
     }

@@ -1,5 +1,6 @@
 //! What people say to runs.
 
+use crate::cli::answer;
 use crate::cli::args::DebtAction;
 use crate::cli::args::Debts;
 use crate::cli::args::Decide;
@@ -9,12 +10,14 @@ use crate::cli::args::Locks;
 use crate::cli::args::Pause;
 use crate::cli::args::Reasoned;
 use crate::cli::error::CommandError;
+use crate::cli::follow::close;
+use crate::cli::follow::follow;
 use crate::cli::printer::Printer;
 use crate::cli::render::text;
 use crate::cli::session::Session;
-use crate::definition::duration;
 use crate::engine::ask::Choice;
 use crate::id::RunId;
+use crate::service::codes;
 use crate::service::operation::Operation;
 use crate::service::operation::Reply;
 use crate::service::operation::Verb;
@@ -29,7 +32,7 @@ pub(super) async fn terminate(
     printer: &Printer,
 ) -> Result<u8, CommandError> {
     let reason = what.reason.ok_or_else(|| {
-        CommandError::usage("no-reason", "terminate leaves things as they are: say why with --reason")
+        CommandError::usage(codes::NO_REASON, "terminate leaves things as they are: say why with --reason")
     })?;
     say_and_follow(global, &what.run, Verb::Terminate { reason }, printer).await
 }
@@ -57,36 +60,9 @@ pub(super) async fn pause(
 }
 
 pub(super) async fn decide(global: &Global, what: Decide, printer: &Printer) -> Result<u8, CommandError> {
-    let (step, choice) = answer(&what.answer)?;
+    let words: Vec<&str> = what.answer.iter().map(String::as_str).collect();
+    let (step, choice) = answer::parse(&words)?;
     say_and_follow(global, &what.run, Verb::Answer { step, choice, reason: what.reason }, printer).await
-}
-
-/// `[STEP] ANSWER`, where `wait` takes a duration.
-fn answer(words: &[String]) -> Result<(Option<String>, Choice), CommandError> {
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let (step, words) = match words.as_slice() {
-        [step, rest @ ..] if choice(words.as_slice()).is_none() => (Some((*step).to_owned()), rest),
-        all => (None, all),
-    };
-    let wrong = || {
-        CommandError::usage(
-            "bad-choice",
-            "an answer is done, retry, wait DURATION, skip, rollback or fail, after the step if several ask",
-        )
-    };
-    Ok((step, choice(words).ok_or_else(wrong)?))
-}
-
-fn choice(words: &[&str]) -> Option<Choice> {
-    match words {
-        ["done"] => Some(Choice::Done),
-        ["retry"] => Some(Choice::Retry),
-        ["skip"] => Some(Choice::Skip),
-        ["rollback"] => Some(Choice::Rollback),
-        ["fail"] => Some(Choice::Fail),
-        ["wait", time] => duration::parse(time).ok().map(Choice::Wait),
-        _ => None,
-    }
 }
 
 pub(super) async fn approve(
@@ -116,7 +92,10 @@ pub(super) async fn debts(global: &Global, what: Debts, printer: &Printer) -> Re
     let session = Session::open(global).await?;
     if let Some(DebtAction::Close { debt, reason }) = what.action {
         let wrong = || {
-            CommandError::usage("bad-debt", format!("`{debt}` is not RUN/NUMBER as `windrow debts` lists it"))
+            CommandError::usage(
+                codes::BAD_DEBT,
+                format!("`{debt}` is not RUN/NUMBER as `windrow debts` lists it"),
+            )
         };
         let (run, id) = debt.split_once('/').ok_or_else(wrong)?;
         let id = id.parse().map_err(|_| wrong())?;
@@ -147,9 +126,9 @@ pub(super) async fn locks(global: &Global, what: Locks, printer: &Printer) -> Re
     if let Some(LockAction::Break { key, reason }) = what.action {
         let holder =
             rows.iter().find(|row| row["key"] == key.as_str()).and_then(|row| row["holder"].as_str());
-        let run: RunId = holder
-            .and_then(|run| run.parse().ok())
-            .ok_or_else(|| CommandError::usage("no-such-lock", format!("nobody holds the lock `{key}`")))?;
+        let run: RunId = holder.and_then(|run| run.parse().ok()).ok_or_else(|| {
+            CommandError::usage(codes::NO_SUCH_LOCK, format!("nobody holds the lock `{key}`"))
+        })?;
         session.call(Operation::Command { run, verb: Verb::BreakLock { key: key.into(), reason } }).await?;
         return Ok(0);
     }
@@ -176,30 +155,14 @@ async fn say_and_follow(
     verb: Verb,
     printer: &Printer,
 ) -> Result<u8, CommandError> {
-    let session = Session::open(global).await?;
+    let mut session = Session::open(global).await?;
     session.serve()?;
     let run = session.run(run).await?;
     session.call(Operation::Command { run, verb }).await?;
-    if session.is_local() { super::runs::go_on(&session, run, printer).await } else { Ok(0) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(words: &[&str]) -> Option<(Option<String>, Choice)> {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        answer(&words).ok()
+    if !session.is_local() {
+        return Ok(0);
     }
-
-    #[test]
-    fn an_answer_may_name_its_step() {
-        assert_eq!(read(&["retry"]), Some((None, Choice::Retry)));
-        assert_eq!(read(&["halt", "skip"]), Some((Some("halt".into()), Choice::Skip)));
-        let minutes = std::time::Duration::from_mins(5);
-        assert_eq!(read(&["wait", "5m"]), Some((None, Choice::Wait(minutes))));
-        assert_eq!(read(&["halt", "wait", "5m"]), Some((Some("halt".into()), Choice::Wait(minutes))));
-        assert_eq!(read(&["halt", "maybe"]), None);
-        assert_eq!(read(&["wait", "long"]), None);
-    }
+    let code = follow(&mut session, global, run, printer).await;
+    close(&session, &[run], printer).await;
+    code
 }

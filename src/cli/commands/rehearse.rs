@@ -19,12 +19,13 @@ use crate::definition::model::Rehearsal;
 use crate::journal::memory::MemoryStore;
 use crate::rehearsal::Judgement;
 use crate::rehearsal::Stage;
+use crate::service::codes;
 use crate::time::SharedClock;
 use crate::time::SystemClock;
 
 pub(super) async fn rehearse(global: &Global, what: Rehearse, printer: &Printer) -> Result<u8, CommandError> {
     if !(what.speed >= 1.0 && what.speed <= SPEED_MAX) {
-        return Err(CommandError::usage("bad-speed", format!("--speed is 1 to {SPEED_MAX}")));
+        return Err(CommandError::usage(codes::BAD_SPEED, format!("--speed is 1 to {SPEED_MAX}")));
     }
     let library = Arc::new(library(global));
     let mut rows = vec![];
@@ -73,8 +74,11 @@ fn chosen(library: &Library, what: &Rehearse) -> Result<Vec<(Arc<Workflow>, Rehe
         };
         if picked.is_empty() && what.workflow.is_some() {
             let names: Vec<_> = own.iter().map(|case| case.name.as_str()).collect();
-            let message = format!("{} has these rehearsals: {}", workflow.name, names.join(", "));
-            return Err(CommandError::usage("unknown-rehearsal", message));
+            let message = match names.as_slice() {
+                [] => format!("{} has no rehearsals", workflow.name),
+                names => format!("{} has these rehearsals: {}", workflow.name, names.join(", ")),
+            };
+            return Err(CommandError::usage(codes::UNKNOWN_REHEARSAL, message));
         }
         cases.extend(picked.into_iter().map(|case| (workflow.clone(), case.clone())));
     }

@@ -8,15 +8,22 @@ use crate::cli::args::Global;
 use crate::cli::args::Run;
 use crate::cli::args::Runs;
 use crate::cli::error::CommandError;
+use crate::cli::error::PARKED;
+use crate::cli::follow::close;
 use crate::cli::follow::follow;
+use crate::cli::follow::look_on;
 use crate::cli::printer::Printer;
 use crate::cli::render;
 use crate::cli::session::Session;
 use crate::cli::session::library;
 use crate::id::RunId;
+use crate::service::codes;
 use crate::service::operation::Filter;
 use crate::service::operation::Operation;
 use crate::service::operation::Reply;
+
+/// The most runs that one `windrow resume` goes on with: they are followed one after the other.
+const RESUMED_MAX: usize = 1000;
 
 pub(super) async fn run(global: &Global, run: Run, printer: &Printer) -> Result<u8, CommandError> {
     let library = library(global);
@@ -24,22 +31,22 @@ pub(super) async fn run(global: &Global, run: Run, printer: &Printer) -> Result<
     let workflow = library.get(name).ok_or_else(|| super::definitions::unknown(&library, name))?;
     let inputs = workflow
         .parse_inputs(run.what.inputs.iter().map(String::as_str))
-        .map_err(|error| CommandError::usage("bad-inputs", error.to_string()))?;
+        .map_err(|error| CommandError::usage(codes::BAD_INPUTS, error.to_string()))?;
     if workflow.confirm && !run.yes {
-        super::definitions::print_plan(&library, name, &inputs, printer)?;
+        super::definitions::print_plan(global, &library, name, &inputs, printer).await?;
         confirm(printer)?;
     }
     let Value::Object(inputs) = inputs else { return Err(CommandError::bug()) };
     let session = Session::open(global).await?;
     let key = run.key.map(Into::into);
-    start(&session, Operation::Start { workflow: name.to_owned(), inputs, key }, printer).await
+    start(session, global, Operation::Start { workflow: name.to_owned(), inputs, key }, printer).await
 }
 
 /// Asks whoever sits there; a script has to say `--yes`.
 fn confirm(printer: &Printer) -> Result<(), CommandError> {
     let refused = |text: &str| CommandError {
         kind: crate::service::operation::ProblemKind::Refused,
-        failure: crate::failure::Failure::permanent("not-confirmed", text),
+        failure: crate::failure::Failure::permanent(codes::NOT_CONFIRMED, text),
     };
     if !printer.is_interactive() {
         return Err(refused("the workflow wants to be confirmed: look at `windrow plan`, then add --yes"));
@@ -53,18 +60,18 @@ fn confirm(printer: &Printer) -> Result<(), CommandError> {
     }
 }
 
-/// Starts a run and follows it.
-async fn start(session: &Session, operation: Operation, printer: &Printer) -> Result<u8, CommandError> {
+/// Starts a run and follows it to its end.
+async fn start(
+    mut session: Session,
+    global: &Global,
+    operation: Operation,
+    printer: &Printer,
+) -> Result<u8, CommandError> {
     session.serve()?;
-    match session.call(operation).await? {
-        Reply::Started { run } => go_on(session, run, printer).await,
-        _ => Err(CommandError::bug()),
-    }
-}
-
-/// Follows a run to its end. One that is over already is only shown.
-pub(super) async fn go_on(session: &Session, run: RunId, printer: &Printer) -> Result<u8, CommandError> {
-    follow(session, run, printer).await
+    let Reply::Started { run } = session.call(operation).await? else { return Err(CommandError::bug()) };
+    let code = follow(&mut session, global, run, printer).await;
+    close(&session, &[run], printer).await;
+    code
 }
 
 pub(super) async fn resume(
@@ -72,32 +79,49 @@ pub(super) async fn resume(
     run: Option<&str>,
     printer: &Printer,
 ) -> Result<u8, CommandError> {
-    let session = Session::open(global).await?;
+    let mut session = Session::open(global).await?;
     session.serve()?;
-    let Some(text) = run else {
-        let filter = Filter { open: true, ..Filter::default() };
-        let asked = Operation::Runs { filter, before: None, limit: 1000 };
-        let Reply::Runs { runs, .. } = session.call(asked).await? else { return Err(CommandError::bug()) };
-        let mut worst = 0;
-        let mut going = vec![];
-        // Oldest first. One that cannot go on keeps none of the others from it.
-        for line in runs.iter().rev() {
-            match session.call(Operation::Resume { run: Some(line.run) }).await {
-                Ok(_) => going.push(line.run),
-                Err(error) => {
-                    printer.failure(&error);
-                    worst = worst.max(error.code());
-                }
+    let (going, mut worst) = match run {
+        Some(text) => {
+            let run = session.run(text).await?;
+            session.call(Operation::Resume { run: Some(run) }).await?;
+            (vec![run], 0)
+        }
+        None => resume_all(&session, printer).await?,
+    };
+    let mut followed = 0;
+    for run in &going {
+        worst = worst.max(follow(&mut session, global, *run, printer).await?);
+        followed += 1;
+        if worst == PARKED {
+            break;
+        }
+    }
+    close(&session, &going[..followed], printer).await;
+    Ok(worst)
+}
+
+/// Goes on with every open run, the oldest first. One that cannot go on keeps none of the others from it: its exit code
+/// is returned.
+async fn resume_all(session: &Session, printer: &Printer) -> Result<(Vec<RunId>, u8), CommandError> {
+    let filter = Filter { open: true, ..Filter::default() };
+    let asked = Operation::Runs { filter, before: None, limit: RESUMED_MAX };
+    let Reply::Runs { runs, .. } = session.call(asked).await? else { return Err(CommandError::bug()) };
+    let mut going = vec![];
+    let mut worst = 0;
+    for line in runs.iter().rev() {
+        match session.call(Operation::Resume { run: Some(line.run) }).await {
+            Ok(_) => going.push(line.run),
+            Err(error) => {
+                printer.failure(&error);
+                worst = worst.max(error.code());
             }
         }
-        for run in going {
-            worst = worst.max(go_on(&session, run, printer).await?);
-        }
-        return Ok(worst);
-    };
-    let run = session.run(text).await?;
-    session.call(Operation::Resume { run: Some(run) }).await?;
-    go_on(&session, run, printer).await
+    }
+    if runs.is_empty() {
+        printer.note(printer.pick("no run is open", "没有未结束的运行"));
+    }
+    Ok((going, worst))
 }
 
 pub(super) async fn link(
@@ -109,7 +133,7 @@ pub(super) async fn link(
     let session = Session::open(global).await?;
     let run = session.run(run).await?;
     let operation = if retry { Operation::Retry { run } } else { Operation::Rollback { run } };
-    start(&session, operation, printer).await
+    start(session, global, operation, printer).await
 }
 
 pub(super) async fn list(global: &Global, what: Runs, printer: &Printer) -> Result<u8, CommandError> {
@@ -173,5 +197,10 @@ pub(super) async fn watch(global: &Global, run: &str, printer: &Printer) -> Resu
         ));
         return show(global, &run.to_string(), false, printer).await;
     }
-    follow(&session, run, printer).await
+    if let Some(code) = look_on(&session, run, printer).await? {
+        return Ok(code);
+    }
+    let text =
+        format!("the process that executed run {run} has ended; `windrow resume {run}` goes on with it");
+    Err(CommandError::unusable(codes::AGENT_GONE, text))
 }

@@ -16,6 +16,8 @@ use crate::cli::args::SPEED_MAX;
 use crate::cli::args::Sim;
 use crate::cli::error::CommandError;
 use crate::cli::printer::Printer;
+use crate::definition::suggest::did_you_mean;
+use crate::service::codes;
 use crate::sim;
 use crate::sim::Fault;
 use crate::time::SystemClock;
@@ -36,19 +38,19 @@ pub(super) async fn sim(what: Sim, printer: &Printer) -> Result<u8, CommandError
         return Ok(0);
     }
     if !(what.speed >= 1.0 && what.speed <= SPEED_MAX) {
-        return Err(CommandError::usage("bad-speed", format!("--speed is 1 to {SPEED_MAX}")));
+        return Err(CommandError::usage(codes::BAD_SPEED, format!("--speed is 1 to {SPEED_MAX}")));
     }
     let options = options(&what, &known)?;
     let clock = Arc::new(SystemClock::at_speed(what.speed));
     let cluster = sim::Cluster::start(options, clock)
-        .map_err(|error| CommandError::usage("rehearsal-setup", with_sources(&error)))?;
+        .map_err(|error| CommandError::usage(codes::REHEARSAL_SETUP, with_sources(&error)))?;
     let listening =
-        |error| CommandError::unusable("listen", format!("cannot listen on {}: {error}", what.listen));
+        |error| CommandError::unusable(codes::LISTEN, format!("cannot listen on {}: {error}", what.listen));
     let listener = TcpListener::bind(what.listen).await.map_err(listening)?;
     let address = listener.local_addr().map_err(listening)?;
     if let Some(file) = &what.kubeconfig_out {
         write_whole(file, &sim::Cluster::kubeconfig(address)).map_err(|error| {
-            CommandError::unusable("write", format!("cannot write {}: {error}", file.display()))
+            CommandError::unusable(codes::WRITE, format!("cannot write {}: {error}", file.display()))
         })?;
     }
     printer.data(format_args!("http://{address}"));
@@ -73,15 +75,14 @@ fn options(what: &Sim, known: &[Fault]) -> Result<sim::Options, CommandError> {
     let fault = |name: &String| {
         let found = known.iter().find(|fault| fault.name == name).copied();
         found.ok_or_else(|| {
-            CommandError::usage(
-                "unknown-fault",
-                format!("there is no fault `{name}`; see `windrow sim --list-faults`"),
-            )
+            let hint = did_you_mean(name, known.iter().map(|fault| fault.name));
+            let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+            CommandError::usage(codes::UNKNOWN_FAULT, format!("there is no fault `{name}`{hint}"))
         })
     };
     let fixture = |file: &PathBuf| {
         std::fs::read_to_string(file).map_err(|error| {
-            CommandError::usage("fixture", format!("cannot read {}: {error}", file.display()))
+            CommandError::usage(codes::FIXTURE, format!("cannot read {}: {error}", file.display()))
         })
     };
     Ok(sim::Options {

@@ -15,11 +15,17 @@ use crate::journal::store;
 use crate::journal::verify;
 use crate::journal::verify::Finding;
 use crate::journal::verify::Report;
+use crate::service::codes;
 use crate::time::wall_now;
 
 pub(super) fn store(global: &Global, action: StoreAction, printer: &Printer) -> Result<u8, CommandError> {
     let options = Options::default();
-    let failed = |error: store::Error| CommandError::unusable("store", error.to_string());
+    let failed = |error: store::Error| CommandError::store(&error, &global.state);
+    let is_import = matches!(action, StoreAction::Import { .. });
+    if !is_import && !global.state.join("format").exists() {
+        let text = format!("there is no store in {}: is --state right?", global.state.display());
+        return Err(CommandError::unusable(codes::STORE, text));
+    }
     match action {
         StoreAction::Check => {
             let report = verify::check(&global.state, &options).map_err(failed)?;

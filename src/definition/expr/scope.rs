@@ -1,7 +1,6 @@
 //! What an expression sees.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -10,6 +9,7 @@ use sha2::Sha256;
 
 use crate::definition::expr::Expr;
 use crate::definition::knowledge::Knowledge;
+use crate::digest::hex;
 use crate::time::Timestamp;
 
 /// The names that expressions see, and what they mean.
@@ -81,11 +81,7 @@ pub fn object_name(prefix: &str, naming: &Naming) -> String {
     if let Some(attempt) = naming.attempt {
         hash.update(attempt.to_be_bytes());
     }
-    let mut digits = String::new();
-    for byte in hash.finalize().iter().take(HASH_DIGITS / 2) {
-        // Writing to a String cannot fail.
-        let _ = write!(digits, "{byte:02x}");
-    }
+    let digits = hex(&hash.finalize()[..HASH_DIGITS / 2]);
     let room = NAME_MAX - HASH_DIGITS - 1;
     let prefix: String = prefix.chars().take(room).collect();
     format!("{}-{digits}", prefix.trim_end_matches(['-', '.']))

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::definition::codes;
+use crate::definition::inputs::literal_secret;
 use crate::definition::model::ActionKind;
 use crate::definition::model::Input;
 use crate::definition::model::InputKind;
@@ -81,6 +82,11 @@ fn default(report: &mut Report, entry: &Entry, input: &Input) {
     let Some(default) = &input.default else { return };
     if let Err(reason) = input.coerce(default) {
         report.error(&codes::BAD_INPUT, place(&entry.node, "default"), format!("the default {reason}"));
+    }
+    let literal = default.as_str().and_then(literal_secret);
+    if matches!(input.kind, InputKind::Secret) && literal.is_some() {
+        let message = "a secret must not stand in a file: name it with `env:`, `file:` or `k8s:`";
+        report.error(&codes::BAD_INPUT, place(&entry.node, "default"), message);
     }
 }
 

@@ -10,7 +10,7 @@ use windrow::time::SystemClock;
 use super::site::Site;
 
 /// A rehearsal cluster, and a kubeconfig for it in `file`.
-async fn cluster(site: &Site, file: &str, seed: u64) -> sim::Cluster {
+pub(super) async fn cluster(site: &Site, file: &str, seed: u64) -> sim::Cluster {
     let options = sim::Options { seed, ..sim::Options::default() };
     let cluster = sim::Cluster::start(options, Arc::new(SystemClock::at_speed(30.0))).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -62,7 +62,7 @@ async fn what_is_asked_in_vain_has_an_exit_code_too() {
 
     // No kubeconfig anywhere.
     let said = site.expect(6, &["run", "vm-stop", "-i", "vm=demo"]).await;
-    assert!(said.err.contains("windrow explain"), "{said:?}");
+    assert!(said.err.contains("Give --kubeconfig FILE"), "{said:?}");
     // A rehearsal that is judged wrong.
     site.expect(8, &["rehearse", "misjudged"]).await;
 }

@@ -2,10 +2,16 @@
 
 mod clusters;
 mod codes;
+mod explain;
 mod files;
 mod foreground;
 mod locks;
+mod mistakes;
+mod plan;
 mod programs;
 mod secrets;
+mod show;
 mod sim;
 mod site;
+mod surface;
+mod terminal;

@@ -61,6 +61,7 @@ pub(super) fn created(key: Option<&str>) -> Event {
         digest: WorkflowDigest::from_hex(&"5e".repeat(32)),
         cluster: Some("0cc175b9".into()),
         inputs: json!({ "vm": "default/demo", "grace": 180, "list": [1, 2.5, null, "中文"] }).into(),
+        secrets: BTreeMap::new(),
         trigger: Trigger::Manual,
         by: Actor { name: "ana".into() },
         key: key.map(Into::into),

@@ -1,0 +1,87 @@
+//! A run as it changes: moving lines on a terminal, one line for each change elsewhere.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::cli::answer;
+use crate::cli::live::Live;
+use crate::cli::printer::Printer;
+use crate::cli::render;
+
+/// What has been shown of a run.
+pub(super) struct Lines<'p> {
+    printer: &'p Printer,
+    live: Option<Live>,
+    state: String,
+    steps: BTreeMap<String, String>,
+    asked: u32,
+}
+
+impl<'p> Lines<'p> {
+    pub(super) fn new(printer: &'p Printer) -> Self {
+        let live = (printer.has_colour() && !printer.is_json()).then(Live::new);
+        Self { printer, live, state: String::new(), steps: BTreeMap::new(), asked: 0 }
+    }
+
+    pub(super) fn show(&mut self, view: &Value) {
+        if self.printer.is_json() {
+            return;
+        }
+        if self.state.is_empty() {
+            self.say(&render::heading(view, self.printer));
+        }
+        if let Some(live) = &mut self.live {
+            live.show(view, self.printer);
+        } else {
+            self.print_changed(view);
+        }
+        let state = view["state"].as_str().unwrap_or_default();
+        if state != self.state && state == "RollingBack" {
+            let why = view["failure"]["message"].as_str().unwrap_or_default();
+            self.say(&format!("{} {why}", self.printer.pick("rolling back:", "正在回滚：")));
+        }
+        state.clone_into(&mut self.state);
+        let newest = answer::open(view).iter().map(|ask| ask.id).max().unwrap_or(0);
+        if newest > self.asked {
+            self.asked = newest;
+            for line in answer::lines(view, self.printer) {
+                self.say(&line);
+            }
+            if self.printer.is_interactive() {
+                self.say(self.printer.pick("type a number, or an answer:", "请输入编号或回答："));
+            }
+        }
+    }
+
+    fn print_changed(&mut self, view: &Value) {
+        for (name, line) in render::steps(view, self.printer) {
+            if self.steps.get(&name) != Some(&line) {
+                self.printer.note(&line);
+                self.steps.insert(name, line);
+            }
+        }
+    }
+
+    fn say(&self, line: &str) {
+        match &self.live {
+            Some(live) => live.say(line),
+            None => self.printer.note(line),
+        }
+    }
+
+    /// Lets something else write.
+    pub(super) fn pause(&self, write: impl FnOnce()) {
+        match &self.live {
+            Some(live) => live.suspend(write),
+            None => write(),
+        }
+    }
+
+    /// Leaves the lines as they are.
+    pub(super) fn end(&mut self) {
+        if let Some(live) = &mut self.live {
+            live.end();
+        }
+    }
+}

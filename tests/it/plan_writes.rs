@@ -1,0 +1,142 @@
+//! A plan promises what a run writes: its list is held against the audit log of the real rehearsal.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use windrow::action::secret::Secrets;
+use windrow::definition::Library;
+use windrow::definition::model::Rehearsal;
+use windrow::journal::memory::MemoryStore;
+use windrow::plan;
+use windrow::plan::explain::Explained;
+use windrow::plan::explain::ExplainedStep;
+use windrow::plan::explain::Write;
+use windrow::rehearsal::Stage;
+use windrow::sim::AuditEntry;
+use windrow::time::SharedClock;
+use windrow::time::SystemClock;
+use windrow::time::Timestamp;
+
+/// How long a run may take by its own clock.
+const LIMIT: Duration = Duration::from_hours(2);
+
+/// For each workflow that has an undo, a case in which it writes.
+const UNDONE: [(&str, &str); 3] =
+    [("vm-start", "io-error"), ("vm-stop", "manual-stop-takes-too-long"), ("vm-restart", "too-slow")];
+
+/// Verb, kind, object, subresource; workflow and step.
+type Line = (String, String, String);
+
+/// What a run wrote, and how it ended.
+async fn rehearse(library: &Arc<Library>, workflow: &str, case: &Rehearsal) -> (Vec<Line>, Value) {
+    let start = Timestamp::from_millis(1_800_000_000_000);
+    let clock: SharedClock = Arc::new(SystemClock::starting_at(start, 1.0));
+    let store = Arc::new(MemoryStore::new());
+    let stage = Stage::set(case, library.clone(), store, Secrets::new(None), clock, 1).await.unwrap();
+    let run = stage.start(workflow, case).await.unwrap();
+    let mut changes = stage.handle.watch(run).unwrap();
+    let mut view = Value::Null;
+    let to_the_end = async {
+        while let Some(change) = changes.recv().await {
+            view = change.view;
+        }
+    };
+    assert!(tokio::time::timeout(LIMIT, to_the_end).await.is_ok(), "{workflow} {} does not end", case.name);
+    let written = stage.cluster.audit().into_iter().filter(|entry| entry.manager.starts_with("windrow-"));
+    (written.map(|entry| line_of_audit(&entry)).collect(), view)
+}
+
+fn line_of_audit(entry: &AuditEntry) -> Line {
+    let kind = match entry.resource.as_str() {
+        "virtualmachines.kubevirt.io" => "VirtualMachine",
+        other => other,
+    };
+    let verb = if entry.verb == "apply" { "patch" } else { entry.verb };
+    let object = format!("{}/{}/{}", entry.namespace, entry.name, entry.subresource);
+    (format!("{verb} {kind}"), object, entry.manager.clone())
+}
+
+fn line_of_plan(write: &Write, workflow: &str, step: &ExplainedStep) -> Line {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let object = format!("{}/{}/{}", text(&write.namespace), write.name, text(&write.subresource));
+    let manager = format!("windrow-{workflow}-{}", step.name);
+    (format!("{} {}", write.verb, text(&write.kind)), object, manager)
+}
+
+/// What a plan lists: going forward, and undoing.
+fn promised(plan: &Explained) -> (BTreeSet<Line>, BTreeSet<Line>) {
+    let (mut forward, mut undo) = (BTreeSet::new(), BTreeSet::new());
+    for step in plan.steps.iter().chain(&plan.finally) {
+        let line = |write: &Write| line_of_plan(write, &plan.workflow, step);
+        forward.extend(step.writes.iter().map(line));
+        undo.extend(step.rollback.iter().flat_map(|entry| &entry.writes).map(line));
+        if let Some(child) = &step.child {
+            let (forward_of_child, undo_of_child) = promised(child);
+            forward.extend(forward_of_child);
+            undo.extend(undo_of_child);
+        }
+    }
+    (forward, undo)
+}
+
+/// Steps of the run that changed something, as managers; those of called workflows are not in its view.
+fn changed(workflow: &str, view: &Value) -> BTreeSet<String> {
+    let steps = view["steps"].as_array().unwrap().iter();
+    let changed = steps.filter(|step| step["changed"] == true);
+    changed.map(|step| format!("windrow-{workflow}-{}", step["name"].as_str().unwrap())).collect()
+}
+
+fn explained(library: &Library, workflow: &str, case: &Rehearsal) -> Explained {
+    let plan = plan::from_library(library, &workflow.parse().unwrap()).unwrap();
+    let given = Value::Object(case.inputs.clone().into_iter().collect());
+    plan.explain(&plan.workflow.complete_inputs(&given).unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_writes_of_a_good_run_are_those_of_its_plan() {
+    let library = Arc::new(Library::built_in());
+    for workflow in library.workflows() {
+        let name = workflow.name.as_str();
+        let case = &workflow.rehearsals[0];
+        let (written, view) = rehearse(&library, name, case).await;
+        assert_eq!(view["state"], "Succeeded", "{name}: {view:#}");
+        let (promised, _) = promised(&explained(&library, name, case));
+        for line in &written {
+            assert!(promised.contains(line), "{name} wrote {line:?}, the plan has {promised:#?}");
+        }
+        // The other way round: what was promised of a step that changed something was written.
+        let changed = changed(name, &view);
+        for line in promised.iter().filter(|line| changed.contains(&line.2)) {
+            assert!(written.contains(line), "{name} promised {line:?} and wrote {written:#?}");
+        }
+        let once: BTreeSet<&Line> = written.iter().collect();
+        assert_eq!(once.len(), written.len(), "{name} writes nothing twice: {written:#?}");
+        assert_eq!(written.is_empty(), name == "platform-gate", "only the gate writes nothing: {name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_writes_of_an_undo_are_those_of_its_plan() {
+    let library = Arc::new(Library::built_in());
+    for workflow in library.workflows() {
+        let name = workflow.name.as_str();
+        let Some((_, wanted)) = UNDONE.iter().find(|(workflow, _)| *workflow == name) else { continue };
+        let case = workflow.rehearsals.iter().find(|case| case.name == *wanted).unwrap();
+        let (written, view) = rehearse(&library, name, case).await;
+        assert_eq!(view["state"], "RolledBack", "{name}: {view:#}");
+        let (forward, undo) = promised(&explained(&library, name, case));
+        for line in &written {
+            assert!(forward.contains(line) || undo.contains(line), "{name} wrote {line:?} unannounced");
+        }
+        // Each step that changed something wrote once; all that goes beyond is undo.
+        let changed = changed(name, &view);
+        let mut rest = written.clone();
+        for line in forward.iter().filter(|line| changed.contains(&line.2)) {
+            let at = rest.iter().position(|written| written == line);
+            rest.remove(at.unwrap_or_else(|| panic!("{name} promised {line:?} and wrote {written:#?}")));
+        }
+        assert!(!rest.is_empty() && rest.iter().all(|line| undo.contains(line)), "{name}: {rest:#?}");
+    }
+}
