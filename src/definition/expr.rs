@@ -205,7 +205,22 @@ impl Expr {
     /// # Errors
     /// See [`EvalErrorKind`].
     pub fn eval_optional(&self, scope: &Scope) -> Result<Option<Value>, EvalError> {
+        if let Some(value) = self.found(scope) {
+            return Ok(Some(value));
+        }
         stacker::maybe_grow(self.compiled.stack, STACK, || resolve::evaluate(self, scope))
+    }
+
+    /// The value of a plain path such as `inputs.vm`, the most frequent expression by far, if it is simple enough to be
+    /// the same in CEL as it is here. Everything else, mistakes too, is left to CEL.
+    fn found(&self, scope: &Scope) -> Option<Value> {
+        let [used] = self.uses() else { return None };
+        let mut value = scope.values.get(&used.name).filter(|_| self.compiled.facts.is_path)?.as_ref();
+        for member in &used.path {
+            value = value.as_object()?.get(&member.name)?;
+        }
+        let simple = value.is_string() || value.is_boolean() || value.is_null() || value.is_i64();
+        simple.then(|| value.clone())
     }
 
     /// The value of a condition.

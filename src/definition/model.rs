@@ -194,7 +194,7 @@ impl Target {
     }
 
     /// The variables that it names.
-    pub fn references(&self) -> BTreeSet<String> {
+    pub fn references(&self) -> BTreeSet<&str> {
         self.templates().flat_map(Template::references).collect()
     }
 }

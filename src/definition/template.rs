@@ -221,9 +221,9 @@ impl Template {
     }
 
     /// The variables that the expressions name.
-    pub fn references(&self) -> BTreeSet<String> {
+    pub fn references(&self) -> BTreeSet<&str> {
         let mut names = BTreeSet::new();
-        self.each_expr(&mut |expr| names.extend(expr.references().iter().cloned()));
+        self.each_expr(&mut |expr| names.extend(expr.references().iter().map(String::as_str)));
         names
     }
 

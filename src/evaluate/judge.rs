@@ -34,6 +34,9 @@ use crate::evaluate::truth;
 use crate::failure::Bilingual;
 use crate::failure::Failure;
 
+/// The text behind `elapsed`: a variable that no workflow can name, because it is none to validation.
+const ELAPSED: &str = "elapsed_text";
+
 impl Evaluator<'_> {
     /// The durations of a unit's wait.
     pub fn arm(&self, unit: &UnitId) -> Result<Arming, Failure> {
@@ -161,9 +164,10 @@ impl Evaluator<'_> {
         seen: &BTreeMap<String, Arc<str>>,
     ) {
         let since = state.map_or(self.now, |state| state.since);
-        let elapsed = self.now.since(since).as_secs_f64() * self.speed;
-        // A `let`, because values are JSON and JSON has no durations.
-        if let Ok(expr) = Expr::compile(&format!("duration('{elapsed:.3}s')")) {
+        // A `let`, because values are JSON and JSON has no durations; with one text, so that it is compiled once.
+        if let Ok(expr) = Expr::compile(&format!("duration({ELAPSED})")) {
+            let seconds = self.now.since(since).as_secs_f64() * self.speed;
+            scope.bind(ELAPSED, Value::from(format!("{seconds:.3}s")));
             scope.lets.insert("elapsed".to_owned(), expr);
         }
         let seen_before = |name: &String| {
@@ -261,7 +265,7 @@ fn wait_of(step: &crate::definition::model::Step) -> Result<&Wait, Failure> {
         .ok_or_else(|| Failure::permanent(codes::UNKNOWN_STEP, format!("step {} has no wait", step.name)))
 }
 
-fn wanted_to_judge(wait: &Wait) -> Wanted {
+fn wanted_to_judge(wait: &Wait) -> Wanted<'_> {
     let verdicts = wait.verdicts.iter();
     let exprs =
         verdicts.clone().map(|verdict| &verdict.when).chain(wait.tracks.values()).chain(&wait.progress);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::definition::expr::Expr;
 use crate::definition::model::ForEach;
 use crate::definition::model::Step;
 use crate::definition::template::Template;
@@ -43,7 +44,7 @@ impl Evaluator<'_> {
         let mut readings = vec![];
         for (name, target) in &step.reads {
             let references = wanted_by_target(target);
-            if used.contains(name) && !references.contains("item") {
+            if used.contains(name.as_str()) && !references.contains("item") {
                 wanted.extend(references);
                 readings.push(Reading { name: name.clone(), target: target.clone() });
             }
@@ -115,15 +116,14 @@ impl Evaluator<'_> {
     pub fn reads_to_conclude(&self, unit: &UnitId) -> Result<ReadPlan, Failure> {
         let step = self.step(&unit.block)?;
         let wait = step.wait.as_ref();
-        let lets = wait.map(|wait| wait.lets.clone()).unwrap_or_default();
-        let wanted = self.expanded(step, &lets, wanted_by(step.outputs.values()));
+        let wanted = self.expanded(step, lets_of(step), wanted_by(step.outputs.values()));
         let target = wait.and_then(|wait| wait.target.as_ref()).or_else(|| self.target_of(unit, step));
         let mut readings = vec![];
         if let Some(target) = target.filter(|_| wanted.contains("object")) {
             readings.push(Reading { name: "object".to_owned(), target: target.clone() });
         }
         let reads = wait.map_or(&step.reads, |wait| &wait.reads);
-        for (name, target) in reads.iter().filter(|(name, _)| wanted.contains(name)) {
+        for (name, target) in reads.iter().filter(|(name, _)| wanted.contains(name.as_str())) {
             readings.push(Reading { name: name.clone(), target: target.clone() });
         }
         let scope_wanted = readings.iter().flat_map(|reading| wanted_by_target(&reading.target)).collect();
@@ -137,8 +137,7 @@ impl Evaluator<'_> {
         if step.outputs.is_empty() {
             return Ok(Arc::new(Value::Null));
         }
-        let lets = step.wait.as_ref().map(|wait| wait.lets.clone()).unwrap_or_default();
-        let scope = self.unit_scope(step, unit, readings, &lets, wanted_by(step.outputs.values()))?;
+        let scope = self.unit_scope(step, unit, readings, lets_of(step), wanted_by(step.outputs.values()))?;
         table(&step.outputs, &scope)
     }
 
@@ -150,6 +149,12 @@ impl Evaluator<'_> {
         }
         table(outputs, &self.workflow_scope(wanted_by(outputs.values()))?)
     }
+}
+
+/// The named expressions of a step's wait: its outputs see them too.
+fn lets_of(step: &Step) -> &BTreeMap<String, Expr> {
+    static NONE: BTreeMap<String, Expr> = BTreeMap::new();
+    step.wait.as_ref().map_or(&NONE, |wait| &wait.lets)
 }
 
 fn for_each(step: &Step) -> Result<&ForEach, Failure> {

@@ -61,9 +61,13 @@ impl Evaluator<'_> {
             return Ok(Some(ReadPlan::default()));
         }
         let step = self.step(&unit.block)?;
-        let (scope, readings) = self.reads(unit, step, None)?;
         // An undo looks at the world first: its `when` sees `object`.
-        if asks_when(unit) && unit.block.undo.is_none() && !applies(step, &scope)? {
+        let asks_when = step.when.is_some() && asks_when(unit) && unit.block.undo.is_none();
+        if !asks_when && step.reads.is_empty() && self.target_of(unit, step).is_none() {
+            return Ok(Some(ReadPlan::default()));
+        }
+        let (scope, readings) = self.reads(unit, step, None)?;
+        if asks_when && !applies(step, &scope)? {
             return Ok(None);
         }
         Ok(Some(ReadPlan::new(scope, readings)))
@@ -86,21 +90,19 @@ impl Evaluator<'_> {
         created: Option<Target>,
     ) -> Result<(Scope, Vec<Reading>), Failure> {
         let target = self.target_of(unit, step);
-        let mut wanted = self.expanded(step, &BTreeMap::new(), wanted_to_prepare(step));
+        let no_lets = BTreeMap::new();
+        let mut wanted = self.expanded(step, &no_lets, wanted_to_prepare(step));
         let reads_object = target.is_some() && (needs_object(step.action.uses) || wanted.contains("object"));
-        let mut readings: Vec<Reading> = vec![];
-        if let Some(target) = target.filter(|_| reads_object) {
-            wanted.extend(wanted_by_target(target));
-            readings.push(Reading { name: "object".to_owned(), target: target.clone() });
-        }
-        for (name, target) in &step.reads {
-            wanted.extend(wanted_by_target(target));
-            readings.push(Reading { name: name.clone(), target: target.clone() });
-        }
-        if let Some(target) = created {
-            wanted.extend(wanted_by_target(&target));
-            readings.push(Reading { name: CREATED.to_owned(), target });
-        }
+        let object = target.filter(|_| reads_object).map(|target| ("object", target));
+        let reads = step.reads.iter().map(|(name, target)| (name.as_str(), target));
+        let created = created.iter().map(|target| (CREATED, target));
+        let readings: Vec<Reading> = object
+            .into_iter()
+            .chain(reads)
+            .chain(created)
+            .map(|(name, target)| Reading { name: name.to_owned(), target: target.clone() })
+            .collect();
+        wanted.extend(readings.iter().flat_map(|reading| wanted_by_target(&reading.target)));
         let scope = self.unit_scope(step, unit, &Readings::default(), &BTreeMap::new(), wanted)?;
         Ok((scope, readings))
     }
@@ -295,7 +297,7 @@ const fn asks_when(unit: &UnitId) -> bool {
 }
 
 /// All names that preparing a step may need.
-fn wanted_to_prepare(step: &Step) -> Wanted {
+fn wanted_to_prepare(step: &Step) -> Wanted<'_> {
     let debt = step.else_debt.iter();
     let exprs = step.when.iter().chain(step.captures.values()).chain(&step.check).chain(&step.action.that);
     let mut wanted = wanted_by_exprs(exprs.chain(step.preconditions.iter().map(|condition| &condition.that)));

@@ -27,24 +27,27 @@ use crate::evaluate::forward_of;
 use crate::failure::Failure;
 
 /// The names that something refers to. Only those are put into a scope: most steps need none of the large ones.
-pub(super) type Wanted = BTreeSet<String>;
+pub(super) type Wanted<'t> = BTreeSet<&'t str>;
+
+/// Expressions by name (`let`).
+type Lets = BTreeMap<String, Expr>;
 
 /// The names that templates refer to.
-pub(super) fn wanted_by<'t>(templates: impl IntoIterator<Item = &'t Template>) -> Wanted {
+pub(super) fn wanted_by<'t>(templates: impl IntoIterator<Item = &'t Template>) -> Wanted<'t> {
     templates.into_iter().flat_map(Template::references).collect()
 }
 
 /// The names that expressions refer to.
-pub(super) fn wanted_by_exprs<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> Wanted {
-    exprs.into_iter().flat_map(|expr| expr.references().iter().cloned()).collect()
+pub(super) fn wanted_by_exprs<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> Wanted<'e> {
+    exprs.into_iter().flat_map(Expr::references).map(String::as_str).collect()
 }
 
 impl Evaluator<'_> {
     /// The scope of something that belongs to the workflow, not to a step.
-    pub(super) fn workflow_scope(&self, wanted: Wanted) -> Result<Scope, Failure> {
-        let lets = &self.plan.workflow.lets;
-        let mut scope = self.empty_scope(lets.clone());
-        self.bind_run(&mut scope, &with_lets(wanted, lets))?;
+    pub(super) fn workflow_scope(&self, wanted: Wanted<'_>) -> Result<Scope, Failure> {
+        let (wanted, lets) = with_lets(wanted, &[&self.plan.workflow.lets]);
+        let mut scope = self.empty_scope(lets);
+        self.bind_run(&mut scope, &wanted)?;
         Ok(scope)
     }
 
@@ -54,11 +57,10 @@ impl Evaluator<'_> {
         step: &Step,
         unit: &UnitId,
         readings: &Readings,
-        own_lets: &BTreeMap<String, Expr>,
-        wanted: Wanted,
+        own_lets: &Lets,
+        wanted: Wanted<'_>,
     ) -> Result<Scope, Failure> {
-        let lets = self.lets(step, own_lets);
-        let wanted = with_lets(wanted, &lets);
+        let (wanted, lets) = with_lets(wanted, &self.lets(step, own_lets));
         let mut scope = self.empty_scope(lets);
         // Without an undo between the attempts each one needs an object of its own (E4).
         let per_attempt = step.retry.wait && !step.retry.undo;
@@ -81,20 +83,17 @@ impl Evaluator<'_> {
         Ok(scope)
     }
 
-    /// The named expressions that a step sees.
-    fn lets(&self, step: &Step, own: &BTreeMap<String, Expr>) -> BTreeMap<String, Expr> {
-        let mut lets = self.plan.workflow.lets.clone();
-        lets.extend(step.lets.clone());
-        lets.extend(own.clone());
-        lets
+    /// The named expressions that a step sees, the innermost first.
+    fn lets<'t>(&'t self, step: &'t Step, own: &'t Lets) -> [&'t Lets; 3] {
+        [own, &step.lets, &self.plan.workflow.lets]
     }
 
     /// `wanted` with all that the named expressions of a step bring with them.
-    pub(super) fn expanded(&self, step: &Step, own: &BTreeMap<String, Expr>, wanted: Wanted) -> Wanted {
-        with_lets(wanted, &self.lets(step, own))
+    pub(super) fn expanded<'t>(&'t self, step: &'t Step, own: &'t Lets, wanted: Wanted<'t>) -> Wanted<'t> {
+        with_lets(wanted, &self.lets(step, own)).0
     }
 
-    fn empty_scope(&self, lets: BTreeMap<String, Expr>) -> Scope {
+    fn empty_scope(&self, lets: Lets) -> Scope {
         Scope {
             lets,
             now: self.now,
@@ -104,7 +103,7 @@ impl Evaluator<'_> {
         }
     }
 
-    fn bind_run(&self, scope: &mut Scope, wanted: &Wanted) -> Result<(), Failure> {
+    fn bind_run(&self, scope: &mut Scope, wanted: &Wanted<'_>) -> Result<(), Failure> {
         if wanted.contains("inputs") {
             scope.values.insert("inputs".to_owned(), self.inputs());
         }
@@ -142,7 +141,7 @@ impl Evaluator<'_> {
         Arc::new(inputs)
     }
 
-    fn bind_unit(&self, scope: &mut Scope, unit: &UnitId, wanted: &Wanted) -> Result<(), Failure> {
+    fn bind_unit(&self, scope: &mut Scope, unit: &UnitId, wanted: &Wanted<'_>) -> Result<(), Failure> {
         let forward = forward_of(unit);
         for unit in [&forward, unit] {
             if let Some(value) = wanted.contains("item").then(|| self.item(unit)).flatten() {
@@ -239,15 +238,14 @@ impl Evaluator<'_> {
     }
 }
 
-/// `wanted` with all that the named expressions in it refer to.
-fn with_lets(mut wanted: Wanted, lets: &BTreeMap<String, Expr>) -> Wanted {
-    let mut open: Vec<String> = wanted.iter().cloned().collect();
+/// `wanted` with all that the named expressions in it refer to, and those expressions.
+fn with_lets<'t>(mut wanted: Wanted<'t>, lets: &[&'t Lets]) -> (Wanted<'t>, Lets) {
+    let mut open: Vec<&str> = wanted.iter().copied().collect();
+    let mut used = Lets::new();
     while let Some(name) = open.pop() {
-        for reference in lets.get(&name).into_iter().flat_map(|expr| expr.references()) {
-            if wanted.insert(reference.clone()) {
-                open.push(reference.clone());
-            }
-        }
+        let Some(expr) = lets.iter().find_map(|lets| lets.get(name)) else { continue };
+        used.insert(name.to_owned(), expr.clone());
+        open.extend(expr.references().iter().map(String::as_str).filter(|name| wanted.insert(name)));
     }
-    wanted
+    (wanted, used)
 }

@@ -46,7 +46,7 @@ impl ReadPlan {
             let open: BTreeSet<&str> = readings.iter().map(|reading| reading.name.as_str()).collect();
             let free = |reading: &Reading| {
                 let references = wanted_by_target(&reading.target);
-                references.iter().all(|name| *name == reading.name || !open.contains(name.as_str()))
+                references.iter().all(|name| *name == reading.name || !open.contains(name))
             };
             // Validation refuses cycles; one that slipped through is read in the order as written.
             let next = readings.iter().position(free).unwrap_or(0);
@@ -84,7 +84,7 @@ pub fn bind(readings: &mut Readings, reading: &Reading, value: Value) -> Result<
 }
 
 /// The names that a target refers to.
-pub(super) fn wanted_by_target(target: &Target) -> Wanted {
+pub(super) fn wanted_by_target(target: &Target) -> Wanted<'_> {
     let namespace = match &target.namespace {
         Namespace::Named(template) => Some(template),
         Namespace::Unset | Namespace::All => None,

@@ -47,6 +47,8 @@ pub(super) struct Facts {
     /// The answer depends on more than the variables.
     pub(super) varies: bool,
     pub(super) depth: usize,
+    /// It is nothing but a variable with names of fields behind it.
+    pub(super) is_path: bool,
 }
 
 impl Facts {
@@ -55,6 +57,7 @@ impl Facts {
         let mut walk = Walk { facts: Self::default(), info, offsets, bound: vec![] };
         walk.visit(tree, 1);
         let mut facts = walk.facts;
+        facts.is_path = facts.uses.len() == 1 && is_path(tree);
         facts.uses.sort_by_key(|used| used.at.start);
         facts
     }
@@ -196,6 +199,14 @@ impl<'t> Walk<'t> {
             Some(at) => at..at + text.len(),
             None => start..stop.max(start),
         }
+    }
+}
+
+fn is_path(node: &IdedExpr) -> bool {
+    match &node.expr {
+        Tree::Ident(_) => true,
+        Tree::Select(select) => !select.test && is_path(&select.operand),
+        _ => false,
     }
 }
 

@@ -263,8 +263,7 @@ impl<'r> Builder<'r> {
         let mut ordered: Vec<(String, Target)> = vec![];
         while !reads.is_empty() {
             let open: Vec<&str> = reads.iter().map(|(name, _)| name.as_str()).collect();
-            let free =
-                |target: &Target| !target.references().iter().any(|name| open.contains(&name.as_str()));
+            let free = |target: &Target| !target.references().iter().any(|name| open.contains(name));
             let Some(next) = reads.iter().position(|(_, target)| free(target)) else {
                 let names: Vec<_> = open.iter().map(|name| format!("`{name}`")).collect();
                 let place = node.get("read").map_or(&node.place, |read| &read.place);

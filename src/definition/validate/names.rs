@@ -102,11 +102,11 @@ fn own_circle(report: &mut Report, node: &Node, target: &Target, reads: &[(Strin
     let wanted = target.references();
     let mut needs_object: BTreeSet<&str> = BTreeSet::from(["object"]);
     for (name, read) in reads {
-        if read.references().iter().any(|used| needs_object.contains(used.as_str())) {
+        if read.references().iter().any(|used| needs_object.contains(used)) {
             needs_object.insert(name);
         }
     }
-    if let Some(name) = wanted.iter().find(|name| needs_object.contains(name.as_str())) {
+    if let Some(name) = wanted.iter().find(|name| needs_object.contains(**name)) {
         let message = format!("the target names `{name}`, which needs the target to be read");
         report.error(&codes::CIRCULAR_NAMES, place(node, "target"), message);
     }
