@@ -124,7 +124,7 @@ enum Mode {
 pub(super) struct Committer {
     shared: Arc<Shared>,
     cache_bytes: u64,
-    jobs: Receiver<Job>,
+    jobs: Receiver<Vec<Job>>,
     /// sled syncs its file without the size; this second handle does it properly.
     file: File,
     head: Head,
@@ -138,7 +138,7 @@ impl Committer {
     pub(super) fn new(
         shared: Arc<Shared>,
         cache_bytes: u64,
-        jobs: Receiver<Job>,
+        jobs: Receiver<Vec<Job>>,
         file: File,
         head: Head,
         reserve: Reserve,
@@ -151,16 +151,16 @@ impl Committer {
     /// Works until nobody can send any more.
     pub(super) fn run(mut self) {
         let shared = Arc::clone(&self.shared);
-        while let Some(job) = self.next() {
+        while let Some(jobs) = self.next() {
             let still = shared.still();
             if matches!(self.mode, Mode::Full) {
                 self.reopen();
             }
             let mut group = Group::new(self.meta);
-            self.take(job, &mut group);
+            jobs.into_iter().for_each(|job| self.take(job, &mut group));
             while group.answers.len() < GROUP_MAX {
-                let Ok(job) = self.jobs.try_recv() else { break };
-                self.take(job, &mut group);
+                let Ok(jobs) = self.jobs.try_recv() else { break };
+                jobs.into_iter().for_each(|job| self.take(job, &mut group));
             }
             if !group.answers.is_empty() {
                 self.commit(group);
@@ -171,11 +171,11 @@ impl Committer {
         shared.replace(Err(shared.disk.unusable("it was closed")));
     }
 
-    /// The next job. Brings the head file up to date when nothing comes.
-    fn next(&mut self) -> Option<Job> {
+    /// The next jobs. Brings the head file up to date when nothing comes.
+    fn next(&mut self) -> Option<Vec<Job>> {
         if self.head.newest().g < self.meta.g {
             match self.jobs.recv_timeout(HEAD_IDLE) {
-                Ok(job) => return Some(job),
+                Ok(jobs) => return Some(jobs),
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => self.write_head(),
             }

@@ -9,6 +9,7 @@
 mod committer;
 mod disk;
 pub mod export;
+mod gathering;
 mod group;
 mod head;
 mod index;

@@ -6,7 +6,6 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use serde_json::Value;
@@ -26,6 +25,7 @@ use crate::journal::disk::Disk;
 use crate::journal::disk::Lock;
 use crate::journal::export;
 use crate::journal::export::Exported;
+use crate::journal::gathering::Gathering;
 use crate::journal::head::Head;
 use crate::journal::index::Meta;
 use crate::journal::index::StoreId;
@@ -77,7 +77,7 @@ pub struct SledStore {
     shared: Arc<Shared>,
     side: Arc<SideFiles>,
     places: Arc<Semaphore>,
-    jobs: Option<mpsc::Sender<Job>>,
+    jobs: Option<Gathering>,
     thread: Option<JoinHandle<()>>,
     _lock: Lock,
 }
@@ -121,7 +121,7 @@ impl SledStore {
             Err(e) if !disk::is_full(&e) => return Err(disk.failed("taking its reserve", &e)),
             _ => {}
         }
-        let (jobs, received) = mpsc::channel();
+        let (jobs, received) = Gathering::new();
         let shared = Arc::new(Shared::new(disk.clone(), tree));
         let committer =
             Committer::new(Arc::clone(&shared), options.cache_bytes, received, file, head, reserve, meta);
@@ -129,6 +129,7 @@ impl SledStore {
             std::thread::Builder::new().name("store-commit".to_owned()).spawn(move || committer.run());
         let thread = thread.map_err(|e| disk.failed("starting a thread", &e))?;
         let places = Arc::new(Semaphore::new(GROUP_MAX));
+
         Ok(Self { shared, side: Arc::new(side), places, jobs: Some(jobs), thread: Some(thread), _lock: lock })
     }
 
@@ -155,7 +156,7 @@ impl SledStore {
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| gone())?;
         let (reply, answer) = oneshot::channel();
         let jobs = self.jobs.as_ref().ok_or_else(gone)?;
-        jobs.send(Job { work, waiter: Waiter { reply, place } }).map_err(|_| gone())?;
+        jobs.send(Job { work, waiter: Waiter { reply, place } }).await;
         answer.await.map_err(|_| gone())?
     }
 
