@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
+use crate::definition::expr::Expr;
 use crate::definition::model::Precondition;
 use crate::definition::model::Step;
 use crate::definition::model::Target;
@@ -20,6 +21,9 @@ use crate::failure::Failure;
 
 /// What only a run brings: a condition that needs it cannot be told before.
 const OF_A_RUN: [&str; 6] = ["steps", "item", "items", "failure", "changed", "result"];
+
+/// A step has no named expressions besides its own.
+const NO_LETS: &BTreeMap<String, Expr> = &BTreeMap::new();
 
 /// Whether a precondition holds now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,12 +43,13 @@ impl Evaluator<'_> {
         let (mut needed, mut wanted) = (BTreeSet::new(), Wanted::new());
         for condition in step.preconditions.iter().filter(|condition| self.knowable(step, condition)) {
             let names = self.names_behind(step, condition);
-            needed.extend(names.iter().filter(|name| target_of(step, name).is_some()).cloned());
+            needed.extend(names.iter().copied().filter(|name| target_of(step, name).is_some()));
             wanted.extend(names);
         }
-        let reading = |name: String| Some(Reading { target: target_of(step, &name)?.clone(), name });
+        let reading =
+            |name: &str| Some(Reading { target: target_of(step, name)?.clone(), name: name.to_owned() });
         let readings = needed.into_iter().filter_map(reading).collect();
-        let scope = self.unit_scope(step, unit, &Readings::default(), &BTreeMap::new(), wanted)?;
+        let scope = self.unit_scope(step, unit, &Readings::default(), NO_LETS, wanted)?;
         Ok(ReadPlan::new(scope, readings))
     }
 
@@ -70,7 +75,7 @@ impl Evaluator<'_> {
         let messages = [&condition.message].into_iter().chain(&condition.message_zh);
         let mut wanted = self.names_behind(step, condition);
         wanted.extend(messages.flat_map(|text| text.references()));
-        let mut scope = self.unit_scope(step, unit, readings, &BTreeMap::new(), wanted)?;
+        let mut scope = self.unit_scope(step, unit, readings, NO_LETS, wanted)?;
         let mut captured = serde_json::Map::new();
         for (name, expr) in &step.captures {
             // One that has no value is missed by the condition that names it.
@@ -93,18 +98,18 @@ impl Evaluator<'_> {
     }
 
     /// All names that a condition needs: those behind named expressions, captures and targets too.
-    fn names_behind(&self, step: &Step, condition: &Precondition) -> Wanted {
+    fn names_behind<'t>(&'t self, step: &'t Step, condition: &'t Precondition) -> Wanted<'t> {
         let mut names = Wanted::new();
         let mut open = wanted_by_exprs([&condition.that]);
         while let Some(name) = open.pop_first() {
-            if !names.insert(name.clone()) {
+            if !names.insert(name) {
                 continue;
             }
-            open.extend(self.expanded(step, &BTreeMap::new(), Wanted::from([name.clone()])));
+            open.extend(self.expanded(step, NO_LETS, Wanted::from([name])));
             if name == "captured" {
                 open.extend(wanted_by_exprs(step.captures.values()));
             }
-            open.extend(target_of(step, &name).into_iter().flat_map(wanted_by_target));
+            open.extend(target_of(step, name).into_iter().flat_map(wanted_by_target));
         }
         names
     }
