@@ -20,6 +20,7 @@ use crate::service::Handle;
 use crate::service::socket;
 use crate::time::SharedClock;
 use crate::time::SystemClock;
+use crate::time::Timestamp;
 use crate::time::wall_now;
 
 /// An open state directory.
@@ -49,6 +50,15 @@ pub enum Error {
     },
 }
 
+/// The clock of a process that serves `store` and starts when the wall clock says `wall`: it never runs behind what is
+/// recorded, so a wall clock that was set back moves no deadline (E7).
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn clock(wall: Timestamp, store: &dyn Store) -> Result<SystemClock, store::Error> {
+    Ok(SystemClock::starting_at(wall.max(store.newest()?.unwrap_or_default()), 1.0))
+}
+
 impl Agent {
     /// Opens the state directory. `connect` makes the executor, with the secrets and the clock of the directory. No run
     /// goes on yet: see [`Agent::serve`] and [`Handle::call`] with `Resume`.
@@ -63,9 +73,7 @@ impl Agent {
         let failed = |what| move |source| Error::Directory { what, dir: state.to_owned(), source };
         std::fs::create_dir_all(state).map_err(failed("it cannot be made"))?;
         let store: Arc<dyn Store> = Arc::new(SledStore::open(state, &Options::default())?);
-        // Time never runs behind what is recorded, whatever the wall clock says after a restart (E7).
-        let start = wall_now().max(store.newest()?.unwrap_or_default());
-        let clock: SharedClock = Arc::new(SystemClock::starting_at(start, 1.0));
+        let clock: SharedClock = Arc::new(clock(wall_now(), store.as_ref())?);
         let sealer = Sealer::open_or_create(&state.join("seal.key"))
             .map_err(failed("its sealing key `seal.key` cannot be read"))?;
         let secrets = Secrets::new(Some(sealer));

@@ -5,6 +5,7 @@
 mod cli;
 mod conformance;
 mod crash;
+mod deadlines;
 mod language;
 mod layering;
 mod observe;
