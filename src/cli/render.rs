@@ -50,12 +50,7 @@ fn step(row: &Value, printer: &Printer) -> String {
         None => text(&row["name"]),
     };
     let mut line = format!("{mark} {name:<18} {state:<14}");
-    let detail = detail(row, printer);
-    if detail.is_empty() {
-        line.push_str(printer.json_text(&row["title"]));
-    } else {
-        line.push_str(&detail);
-    }
+    line.push_str(&detail(row, printer));
     if row["attempts"].as_u64().unwrap_or(0) > 1 {
         let again = format!(" ({} {})", printer.pick("attempt", "第几次："), row["attempts"]);
         line.push_str(&again);
@@ -63,30 +58,55 @@ fn step(row: &Value, printer: &Printer) -> String {
     line.trim_end().to_owned()
 }
 
-/// The most telling thing about a step: why it failed, what it waits for, what it found.
+/// The most telling thing about a step: why it failed, what it waits for, what it found; else what it is there for.
 fn detail(row: &Value, printer: &Printer) -> String {
+    let title = printer.json_text(&row["title"]);
+    match row["rollback"]["state"].as_str() {
+        Some("Compensating") => return format!("{} {title}", printer.pick("is being undone:", "正在撤销：")),
+        Some("Compensated") => return format!("{} {title}", printer.pick("undone:", "已撤销：")),
+        Some("NotCompensated") => return format!("{} {title}", printer.pick("left as it is:", "未撤销：")),
+        _ => {}
+    }
     if let Some(message) = row["failure"]["message"].as_str().filter(|_| row["state"] != "Succeeded") {
         return message.to_owned();
     }
     let waiting = &row["waiting"];
     if let Some(until) = waiting["until"].as_str() {
         let until = until.get(11..19).unwrap_or(until);
-        let until = format!("{} {until}", printer.pick("until", "最迟"));
-        let what = printer.json_text(&waiting["for"]);
-        return if what.is_empty() { until } else { format!("{what} ({until})") };
+        let reason = printer.json_text(&waiting["for"]);
+        let what = if reason.is_empty() { title } else { reason };
+        return format!("{what} ({} {until} UTC)", printer.pick("until", "最迟"));
     }
-    if !row["verdict"].is_null() {
-        return printer.json_text(&row["verdict"]["message"]).to_owned();
-    }
-    row["reason"].as_str().unwrap_or_default().to_owned()
+    let found = [printer.json_text(&row["verdict"]["message"]), printer.json_text(&row["reason"])];
+    found.into_iter().find(|text| !text.is_empty()).unwrap_or(title).to_owned()
+}
+
+/// How a run ended, or why it stands still, in a sentence.
+pub(super) fn outcome(view: &Value, printer: &Printer) -> String {
+    let state = view["state"].as_str().unwrap_or_default();
+    let has = |key: &str| view[key].as_array().is_some_and(|list| !list.is_empty());
+    let found = printer.json_text(&view["verdict"]["message"]);
+    let sentence = match state {
+        "Succeeded" if !found.is_empty() => found,
+        "Succeeded" => printer.pick("every step is done", "所有步骤均已完成"),
+        "Failed" if has("left") => {
+            printer.pick("it failed; this is left as it is:", "失败；以下内容保持现状：")
+        }
+        "Failed" => printer.pick("it failed, and there is nothing to undo", "失败，没有需要撤销的改动"),
+        "RolledBack" => printer.pick("it failed, and what it had done is undone", "失败，已做的改动均已撤销"),
+        "Cancelled" => printer.pick("somebody cancelled it", "已被取消"),
+        "Held" => printer.pick("it waits for a person", "等待人工处理"),
+        _ => printer.pick("it is not over yet", "尚未结束"),
+    };
+    let verdict = view["verdict"]["name"].as_str();
+    let verdict =
+        verdict.map_or_else(String::new, |name| format!(" ({} {name})", printer.pick("verdict", "结论")));
+    format!("{state}: {sentence}{verdict}")
 }
 
 /// The last lines: how it ended, why, what is left.
 pub(super) fn ending(view: &Value, printer: &Printer) {
-    let verdict = view["verdict"]["name"]
-        .as_str()
-        .map_or_else(String::new, |name| format!(", {}: {name}", printer.pick("verdict", "结论")));
-    printer.note(format_args!("{}{verdict}", text(&view["state"])));
+    printer.note(outcome(view, printer));
     if let Ok(failure) = serde_json::from_value::<Failure>(view["failure"].clone()) {
         printer.note(format_args!("  {}: {}", printer.pick("because", "因为"), failure.message));
         printer.explain(&failure);

@@ -51,7 +51,11 @@ impl Session {
         let give_up = clock.after(CONNECT_MAX);
         loop {
             if let Some(client) = Client::connect(&global.state).await {
-                return Ok(Self::Remote(client));
+                // The socket of a process that was just killed takes connections for a moment: only an answer counts.
+                let asked = client.call(Operation::Find { key: "".into() }).await;
+                if !asked.is_err_and(|problem| problem.failure.code == codes::AGENT_GONE) {
+                    return Ok(Self::Remote(client));
+                }
             }
             match Self::own(global).await {
                 // A command that is over soon has it, or one whose socket is not open yet.

@@ -40,6 +40,13 @@ impl Workflow {
         if errors.is_empty() { Ok(Value::Object(complete)) } else { Err(InputErrors(errors)) }
     }
 
+    /// True if a secret stands itself among the inputs.
+    pub fn has_literal_secret(&self, inputs: &Map<String, Value>) -> bool {
+        let secrets = self.inputs.iter().filter(|(_, input)| matches!(input.kind, InputKind::Secret));
+        let values = secrets.filter_map(|(name, _)| inputs.get(name)?.as_str());
+        values.into_iter().any(|text| literal_secret(text).is_some())
+    }
+
     /// As [`Workflow::complete_inputs`], from the `k=v` texts of a command line.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use crate::engine::state::RunStatus;
 use crate::engine::state::UnitOutcome;
 use crate::engine::state::UnitState;
 use crate::engine::unit::UnitId;
+use crate::failure::Bilingual;
 
 impl RunStatus {
     /// The word for it.
@@ -94,13 +95,14 @@ impl RunState {
 
 impl SkipReason {
     /// Why, in a few words.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::When => "its condition is false",
-            Self::Declined => "an approval was declined",
-            Self::Decided => "somebody decided so",
-            Self::Unreachable => "a step before it did not succeed",
-            Self::Inherited => "it succeeded in the run before",
-        }
+    pub fn words(self) -> Bilingual {
+        let (en, zh) = match self {
+            Self::When => ("its condition is false", "条件不成立"),
+            Self::Declined => ("an approval was declined", "审批未通过"),
+            Self::Decided => ("somebody decided so", "人工决定"),
+            Self::Unreachable => ("a step before it did not succeed", "之前的步骤没有成功"),
+            Self::Inherited => ("it succeeded in the run before", "在之前的运行中已成功"),
+        };
+        Bilingual { en: en.to_owned(), zh: Some(zh.to_owned()) }
     }
 }

@@ -12,6 +12,7 @@ use crate::cli::args::SPEED_MAX;
 use crate::cli::error::CommandError;
 use crate::cli::follow::follow_changes;
 use crate::cli::printer::Printer;
+use crate::cli::render;
 use crate::cli::session::library;
 use crate::definition::Library;
 use crate::definition::Workflow;
@@ -34,6 +35,9 @@ pub(super) async fn rehearse(global: &Global, what: Rehearse, printer: &Printer)
             printer.note(format_args!("── {} / {}", workflow.name, case.name));
         }
         let (view, judgement) = one(&library, &workflow, &case, &what, printer).await?;
+        if !printer.is_json() {
+            printer.note(render::outcome(&view, printer));
+        }
         report(&case, &judgement, printer);
         rows.push(
             json!({ "workflow": workflow.name, "case": case.name, "run": view, "judgement": judgement }),

@@ -37,6 +37,12 @@ pub(super) async fn run(global: &Global, run: Run, printer: &Printer) -> Result<
         confirm(printer)?;
     }
     let Value::Object(inputs) = inputs else { return Err(CommandError::bug()) };
+    if workflow.has_literal_secret(&inputs) {
+        printer.note(printer.pick(
+            "warning: every user of this machine can read what is on a command line: name the secret with env: or file:",
+            "警告：本机所有用户都能看到命令行内容：请用 env: 或 file: 引用机密",
+        ));
+    }
     let session = Session::open(global).await?;
     let key = run.key.map(Into::into);
     start(session, global, Operation::Start { workflow: name.to_owned(), inputs, key }, printer).await

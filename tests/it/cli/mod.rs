@@ -5,6 +5,7 @@ mod codes;
 mod explain;
 mod files;
 mod foreground;
+mod handover;
 mod locks;
 mod mistakes;
 mod plan;
