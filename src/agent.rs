@@ -92,7 +92,7 @@ impl Agent {
         Ok(Self { handle, host, store, state: state.to_owned() })
     }
 
-    /// Serves the socket, as a task that ends with the process.
+    /// Serves the socket and tidies the store, as tasks that end with the process.
     ///
     /// # Errors
     /// If the socket cannot be made.
@@ -104,6 +104,7 @@ impl Agent {
         };
         let listener = socket::listen(&self.state).map_err(failed)?;
         tokio::spawn(socket::serve(self.handle.clone(), listener));
+        self.host.tidy();
         Ok(())
     }
 

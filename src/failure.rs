@@ -32,6 +32,9 @@ pub struct Failure {
     /// The least time to wait before a retry, in milliseconds, as the server asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// How long the same failure may last before repeating is useless, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub give_up_after_ms: Option<u64>,
 }
 
 /// A text in English and, where there is one, Chinese.
@@ -77,6 +80,7 @@ impl Failure {
             cause: None,
             remedy: None,
             retry_after_ms: None,
+            give_up_after_ms: None,
         }
     }
 

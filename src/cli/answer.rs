@@ -11,24 +11,24 @@ use crate::engine::ask::Choice;
 use crate::service::codes;
 use crate::service::operation::Verb;
 
-/// The questions that a run asks now.
-pub(super) fn open(view: &Value) -> Vec<Ask> {
+/// The questions that a run and those that it has called ask now, each with the run that asks.
+pub(super) fn open(view: &Value) -> Vec<(String, Ask)> {
     let asks = view["asks"].as_array().into_iter().flatten();
-    asks.filter_map(|ask| serde_json::from_value(ask.clone()).ok()).collect()
+    let run = |ask: &Value| ask["run"].as_str().unwrap_or_default().to_owned();
+    asks.filter_map(|ask| Some((run(ask), serde_json::from_value(ask.clone()).ok()?))).collect()
 }
 
 /// Each question with its answers, numbered, and the commands that give them.
 pub(super) fn lines(view: &Value, printer: &Printer) -> Vec<String> {
-    let run = view["id"].as_str().unwrap_or_default();
     let mut lines = vec![];
     let mut number = 0;
-    for ask in open(view) {
+    for (run, ask) in open(view) {
         let needed = printer.pick("a person is needed:", "需要人工处理：");
         lines.push(format!("{needed} {}", printer.text(&ask.message)));
         if let AskReason::Approval(approval) = &ask.reason {
             lines.extend(approval.subject.iter().map(|subject| format!("  - {subject}")));
         }
-        let commands: Vec<String> = ask.choices.iter().map(|choice| command(run, &ask, *choice)).collect();
+        let commands: Vec<String> = ask.choices.iter().map(|choice| command(&run, &ask, *choice)).collect();
         let width = commands.iter().map(String::len).max().unwrap_or(0);
         for (i, (choice, command)) in ask.choices.iter().zip(commands).enumerate() {
             number += 1;
@@ -64,7 +64,9 @@ fn meaning<'p>(choice: Choice, ask: &Ask, printer: &'p Printer) -> &'p str {
         Choice::Skip if undo => {
             printer.pick("leave it as it is, undo the rest", "保持现状，继续撤销其余步骤")
         }
+        Choice::Skip if ask.unit.is_none() => printer.pick("go on all the same", "照常继续"),
         Choice::Skip => printer.pick("go on without the step", "跳过该步骤并继续"),
+        Choice::Rollback if ask.unit.is_none() => printer.pick("undo what was done", "撤销已做的改动"),
         Choice::Rollback => {
             printer.pick("fail the step and undo what was done", "判定步骤失败并撤销已做的改动")
         }
@@ -117,7 +119,7 @@ pub(super) fn typed(line: &str, view: &Value) -> Result<Verb, CommandError> {
 }
 
 fn numbered(number: &str, view: &Value) -> Result<(Option<String>, Choice), CommandError> {
-    let offered = open(view).into_iter().flat_map(|ask| {
+    let offered = open(view).into_iter().flat_map(|(_, ask)| {
         let unit = ask.unit.as_ref().map(ToString::to_string);
         ask.choices.into_iter().map(move |choice| (unit.clone(), choice))
     });

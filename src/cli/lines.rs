@@ -1,6 +1,7 @@
 //! A run as it changes: moving lines on a terminal, one line for each change elsewhere.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
@@ -15,13 +16,14 @@ pub(super) struct Lines<'p> {
     live: Option<Live>,
     state: String,
     steps: BTreeMap<String, String>,
-    asked: u32,
+    /// The questions that were shown: which run asks, and its number there.
+    asked: BTreeSet<(String, u32)>,
 }
 
 impl<'p> Lines<'p> {
     pub(super) fn new(printer: &'p Printer) -> Self {
         let live = (printer.has_colour() && !printer.is_json()).then(Live::new);
-        Self { printer, live, state: String::new(), steps: BTreeMap::new(), asked: 0 }
+        Self { printer, live, state: String::new(), steps: BTreeMap::new(), asked: BTreeSet::new() }
     }
 
     pub(super) fn show(&mut self, view: &Value) {
@@ -42,9 +44,9 @@ impl<'p> Lines<'p> {
             self.say(&format!("{} {why}", self.printer.pick("rolling back:", "正在回滚：")));
         }
         state.clone_into(&mut self.state);
-        let newest = answer::open(view).iter().map(|ask| ask.id).max().unwrap_or(0);
-        if newest > self.asked {
-            self.asked = newest;
+        let before = self.asked.len();
+        self.asked.extend(answer::open(view).into_iter().map(|(run, ask)| (run, ask.id)));
+        if self.asked.len() > before {
             for line in answer::lines(view, self.printer) {
                 self.say(&line);
             }

@@ -81,9 +81,9 @@ pub const WORKFLOW: &[Key] = &[
     key("outputs", Map(&Value), "What a run gives back.", "运行的输出。"),
     key(
         "verdict_of",
-        Shape::StepName,
-        "The step whose verdict is that of the run.",
-        "以哪个步骤的判定作为运行的判定。",
+        Shape::StepNames,
+        "The step whose verdict is that of the run; of several, the worst counts.",
+        "以哪个步骤的判定作为运行的判定；多个步骤时取最差者。",
     ),
     key("rehearsals", List(&Table(REHEARSAL)), "The workflow's own tests.", "工作流自带的演练。"),
 ];
@@ -167,8 +167,8 @@ pub const STEP: &[Key] = &[
     key(
         "covers",
         Expr,
-        "What must hold over `items` when all are done.",
-        "全部完成后对 `items` 必须成立的条件。",
+        "What must hold over `items`, those that succeeded, when all are done.",
+        "全部完成后，对成功的各项（`items`）必须成立的条件。",
     ),
     key(
         "on_error",

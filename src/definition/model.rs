@@ -58,8 +58,8 @@ pub struct Workflow {
     pub guards: Vec<Guard>,
     /// What a run gives back.
     pub outputs: BTreeMap<String, Template>,
-    /// The step whose verdict is that of the run.
-    pub verdict_of: Option<StepName>,
+    /// The steps whose worst verdict is that of the run; where two are as bad, the first listed counts.
+    pub verdict_of: Vec<StepName>,
     /// The workflow's own tests.
     pub rehearsals: Vec<Rehearsal>,
 }

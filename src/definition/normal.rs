@@ -14,6 +14,7 @@ use crate::definition::node::Node;
 use crate::definition::node::Place;
 use crate::definition::read;
 use crate::definition::report::Report;
+use crate::definition::validate;
 use crate::digest::sha256;
 use crate::id::WorkflowName;
 
@@ -89,29 +90,31 @@ fn write_canonical(value: &Value, text: &mut String) {
     }
 }
 
-/// The root's name and every workflow of a document. It was validated before it was pinned; here it is only read.
+/// The root's name and every workflow of a document. One that is not `trusted` is validated as well as read: an older
+/// program may have accepted what this one refuses.
 ///
 /// # Errors
-/// Whatever this version of the language does not understand.
+/// Whatever this version of the language does not understand, or refuses.
 pub fn workflows(
     document: &Value,
+    trusted: bool,
 ) -> Result<(WorkflowName, BTreeMap<WorkflowName, Workflow>), Vec<Diagnostic>> {
     let mut report = Report::default();
     let place = Place { file: report.sources.add("(pinned definition)", ""), range: 0..0 };
-    let mut workflows = BTreeMap::new();
     if document["format"] != FORMAT {
         let message =
             format!("the pinned definition has format {}, this version reads {FORMAT}", document["format"]);
         report.error(&codes::SYNTAX, &place, message);
     }
-    for (name, document) in document["workflows"].as_object().into_iter().flatten() {
-        let mut root = Node::from_json(&document["tree"], &place);
-        restore_order(&mut root, document);
-        let draft = read::read_workflow(&mut report, &root, 0..1);
-        if let (Some(draft), Ok(name)) = (draft, name.parse::<WorkflowName>()) {
-            workflows.insert(name, draft.workflow.with_gate());
-        }
+    let documents = document["workflows"].as_object().into_iter().flatten();
+    let roots: Vec<Node> = documents.map(|(_, document)| tree(document, &place)).collect();
+    let drafts: Vec<_> =
+        roots.iter().filter_map(|root| read::read_workflow(&mut report, root, 0..1)).collect();
+    if !trusted {
+        validate::all(&mut report, &drafts);
     }
+    let workflows: BTreeMap<_, _> =
+        drafts.into_iter().map(|draft| (draft.workflow.name.clone(), draft.workflow.with_gate())).collect();
     let root = document["root"].as_str().and_then(|name| name.parse::<WorkflowName>().ok());
     match root.filter(|root| workflows.contains_key(root)) {
         Some(root) if report.errors() == 0 => Ok((root, workflows)),
@@ -119,9 +122,16 @@ pub fn workflows(
             if report.errors() == 0 {
                 report.error(&codes::SYNTAX, &place, "the pinned definition has no root workflow");
             }
+            report.diagnostics.retain(Diagnostic::is_error);
             Err(report.diagnostics)
         }
     }
+}
+
+fn tree(document: &Value, place: &Place) -> Node {
+    let mut root = Node::from_json(&document["tree"], place);
+    restore_order(&mut root, document);
+    root
 }
 
 /// An error about a pinned definition as a whole.

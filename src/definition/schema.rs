@@ -148,6 +148,10 @@ fn shape(shape: &Shape) -> Value {
         }
         Shape::CountOrAll => json!({ "anyOf": [{ "type": "integer", "minimum": 0 }, { "const": "all" }] }),
         Shape::Choice(choices) => json!({ "enum": choices }),
+        Shape::StepNames => {
+            let one = self::shape(&Shape::StepName);
+            json!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
+        }
         Shape::StepName => {
             json!({ "type": "string", "pattern": "^[a-z][a-z0-9_-]*$", "maxLength": NAME_CHARS_MAX })
         }

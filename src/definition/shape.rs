@@ -31,6 +31,8 @@ pub enum Shape {
     Choice(&'static [&'static str]),
     /// The name of a step.
     StepName,
+    /// The name of a step, or a list of them.
+    StepNames,
     /// Any JSON-like value without `{{ }}`.
     Json,
     /// A list of such values.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::definition::model::Outcome;
+use crate::definition::model::Severity;
 use crate::engine::ask::Ask;
 use crate::engine::ask::AskReason;
 use crate::engine::ask::Choice;
@@ -9,6 +11,7 @@ use crate::engine::codes;
 use crate::engine::command::DebtDraft;
 use crate::engine::event::Debt;
 use crate::engine::event::Event;
+use crate::engine::event::VerdictReached;
 use crate::engine::limits;
 use crate::engine::part::Part;
 use crate::engine::part::Role;
@@ -84,6 +87,13 @@ impl Case<'_> {
         let expires = expires.map(|after| self.now + after);
         let (id, unit) = (self.run.asks_total + 1, unit.cloned());
         Event::AskOpened(Box::new(Ask { id, unit, reason, message, choices, expires }))
+    }
+
+    /// What must be seen of a verdict by which the run goes on although not all is well.
+    pub(super) fn warning(self, unit: &UnitId, verdict: &VerdictReached) -> Option<Event> {
+        let marred = verdict.outcome == Outcome::Succeed && verdict.severity > Severity::Ok;
+        let failure = || Failure::permanent(codes::MARRED, verdict.message.en.clone());
+        marred.then(|| Event::Warned { step: Some(unit.block.step.clone()), failure: failure() })
     }
 
     /// The debt, unless the step has it already.

@@ -19,8 +19,10 @@ crate::failure::codes! {
         "有人取走了锁。";
     LOCK_TIMEOUT = "lock-timeout": "The locks did not come in time.",
         "没有在期限内得到锁。";
-    LOST_RECORD = "lost-record": "A record of the run's journal is bad or missing: the run is left as it is and waits for a person. `windrow store check` tells which.",
-        "该运行的日志有损坏或缺失的记录：运行保持原状并等待人工处理。`windrow store check` 会指出是哪一条。";
+    LOST_RECORD = "lost-record": "A record of the run's journal is bad or missing: the run is left as it is and waits for a person. `windrow show RUN` lists the answers; what is cut off then is kept in the state directory.",
+        "该运行的日志有损坏或缺失的记录：运行保持原状并等待人工处理。`windrow show RUN` 列出可选的回答；届时截去的部分保存在状态目录中。";
+    MARRED = "marred": "A step succeeded with a verdict that is not good: look at what it says.",
+        "步骤成功，但判定并非良好：请查看其说明。";
     PRECONDITION = "precondition": "A precondition is not met.",
         "前提条件不满足。";
     PRECONDITION_TIMEOUT = "precondition-timeout": "A precondition was not met in time.",

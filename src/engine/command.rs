@@ -12,6 +12,7 @@ use crate::engine::event::Actor;
 use crate::engine::event::AttemptEnd;
 use crate::engine::event::Blob;
 use crate::engine::event::Facts;
+use crate::engine::event::HeldChild;
 use crate::engine::event::Item;
 use crate::engine::event::ObjectVersion;
 use crate::engine::event::ProcessMark;
@@ -42,6 +43,8 @@ pub enum Command {
     Prepared { unit: UnitId, result: Preparation },
     /// The gate process of an attempt exists.
     ProcessStarted { unit: UnitId, attempt: u32, process: ProcessMark },
+    /// The workflow that an attempt called waits for a person, or does not any more.
+    ChildNoted { unit: UnitId, attempt: u32, held: Option<HeldChild> },
     /// Report of [`crate::engine::Effect::Act`].
     Acted { unit: UnitId, attempt: u32, end: AttemptEnd },
     /// Report of [`crate::engine::Effect::Observe`].
@@ -52,6 +55,8 @@ pub enum Command {
     Judged { unit: UnitId, report: Box<WaitReport> },
     /// Report of [`crate::engine::Effect::Conclude`].
     Concluded { unit: UnitId, result: Result<Arc<Value>, Failure> },
+    /// Report of [`crate::engine::Effect::Cover`].
+    Covered { block: Block, result: Result<(), Failure> },
     /// Report of [`crate::engine::Effect::Guard`]: the guard does not hold.
     GuardBroken { guard: u16, message: Bilingual },
     /// Report of [`crate::engine::Effect::Summarize`].
@@ -221,4 +226,11 @@ pub struct WaitReport {
     pub unreadable: Option<Failure>,
     /// An expression of a `fail_if` that cannot be evaluated: a warning at once (L7).
     pub warning: Option<Failure>,
+}
+
+impl WaitReport {
+    /// The report of targets that could not be read.
+    pub fn blind(failure: Failure) -> Self {
+        Self { reason: failure.message.clone(), unreadable: Some(failure), ..Self::default() }
+    }
 }

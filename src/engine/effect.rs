@@ -60,6 +60,8 @@ pub enum Effect {
     Conclude(UnitId),
     /// Watch a guard; report when it does not hold.
     Guard(u16),
+    /// Evaluate `covers` over the items of a block that are over.
+    Cover(Block),
     /// Evaluate the outputs of the workflow.
     Summarize,
 }
@@ -247,6 +249,9 @@ fn items(part: Part<'_>, block: &Block, state: &BlockState, effects: &mut Vec<Ef
     let (Some(for_each), Some(items)) = (part.for_each(), &state.items) else { return };
     if standing::has_failed(part, state) {
         return;
+    }
+    if standing::wants_cover(part, state) {
+        effects.push(Effect::Cover(block.clone()));
     }
     let free = for_each.max_parallel.max(1).saturating_sub(state.open);
     let waiting = items

@@ -168,17 +168,25 @@ pub struct AttemptEnd {
     /// For `k8s.restore`: each path that was written with the value before and after.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<Blob>,
+    /// What an `assert`, or the workflow that the attempt called, says about the world (L6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Box<VerdictReached>>,
 }
 
 impl AttemptEnd {
     /// The end of an attempt that had nothing to do.
     pub const fn unchanged() -> Self {
-        Self { effect: AttemptEffect::Unchanged, object: None, result: None, changes: None }
+        Self::of(AttemptEffect::Unchanged)
     }
 
     /// The end of an attempt that failed without effect.
     pub const fn failed(failure: Failure) -> Self {
-        Self { effect: AttemptEffect::Failed(failure), object: None, result: None, changes: None }
+        Self::of(AttemptEffect::Failed(failure))
+    }
+
+    /// The end of an attempt of which nothing but the effect is known.
+    pub const fn of(effect: AttemptEffect) -> Self {
+        Self { effect, object: None, result: None, changes: None, verdict: None }
     }
 }
 
@@ -241,10 +249,19 @@ impl RetryDelays {
     }
 }
 
-/// The verdict that ended a wait.
+/// A child workflow that waits for a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldChild {
+    /// Its run.
+    pub run: RunId,
+    /// What it asks.
+    pub reason: Bilingual,
+}
+
+/// The verdict that ended a wait, or an attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VerdictReached {
-    /// Its name; `timeout` and `known_failure` are the engine's own.
+    /// Its name, that of its step for an `assert`; `timeout` and `known_failure` are the engine's own.
     pub name: String,
     /// What follows.
     pub outcome: Outcome,
@@ -366,6 +383,8 @@ pub enum Event {
 
     /// A `for_each` block knows its items; each is Pending.
     Opened { block: Block, items: Vec<Item> },
+    /// All items of a block are over and were looked at as a whole (`covers`); with a failure, the block is Failed.
+    Covered { block: Block, failure: Option<Failure> },
     /// The block is Skipped.
     Skipped { block: Block, reason: SkipReason },
     /// A precondition is not met yet; the unit is Waiting until `deadline`.
@@ -396,6 +415,8 @@ pub enum Event {
     ProcessStarted { unit: UnitId, attempt: u32, process: ProcessMark },
     /// A new process found this attempt without a result; it will be observed after `settle`.
     Interrupted { unit: UnitId, attempt: u32, settle: Timestamp },
+    /// The workflow that an attempt called waits for a person, so the run is Held; or it does not any more.
+    ChildNoted { unit: UnitId, attempt: u32, held: Option<HeldChild> },
     /// The result.
     AttemptFinished { unit: UnitId, attempt: u32, end: AttemptEnd },
     /// Backoff until `due`.
@@ -456,12 +477,14 @@ impl Event {
             Self::LocksGranted { .. } => "locks_granted",
             Self::LockBroken { .. } => "lock_broken",
             Self::Opened { .. } => "opened",
+            Self::Covered { .. } => "covered",
             Self::Skipped { .. } => "skipped",
             Self::PreconditionPending { .. } => "precondition_pending",
             Self::Unchanged { .. } => "unchanged",
             Self::AttemptStarted { .. } => "attempt_started",
             Self::ProcessStarted { .. } => "process_started",
             Self::Interrupted { .. } => "interrupted",
+            Self::ChildNoted { .. } => "child_noted",
             Self::AttemptFinished { .. } => "attempt_finished",
             Self::RetryScheduled { .. } => "retry_scheduled",
             Self::SleepStarted { .. } => "sleep_started",

@@ -51,6 +51,7 @@ fn is_woken(case: Case<'_>, part: Part<'_>, unit: &UnitId, state: &UnitState, ef
             | Effect::Watch(_)
             | Effect::Conclude(_)
             | Effect::Guard(_)
+            | Effect::Cover(_)
             | Effect::Summarize => false,
         };
         // An undo between two attempts wakes its step when it ends.

@@ -142,6 +142,11 @@ impl LockTable {
         Some((holding.owner, self.grant()))
     }
 
+    /// True if `run` has what it asked for.
+    pub fn holds(&self, run: RunId) -> bool {
+        self.held.values().any(|holding| holding.runs.contains(&run))
+    }
+
     /// Every lock that is held or wanted, by key.
     pub fn view(&self) -> Vec<LockView> {
         let wanted = self.queue.iter().flat_map(|request| &request.keys);

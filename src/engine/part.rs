@@ -65,6 +65,11 @@ impl<'p> Part<'p> {
         }
     }
 
+    /// True if its items are looked at as a whole in the end.
+    pub const fn covers(self) -> bool {
+        self.for_each().is_some() && self.step.covers.is_some()
+    }
+
     /// What must become true after its action.
     pub const fn wait(self) -> Option<&'p Wait> {
         match self.role {

@@ -7,6 +7,7 @@ use crate::engine::part::Role;
 use crate::engine::rollback;
 use crate::engine::rollback::Undoing;
 use crate::engine::standing;
+use crate::engine::standing::Readiness;
 use crate::engine::unit::Block;
 
 /// The parts of a run's life, in order.
@@ -83,15 +84,15 @@ impl<'a> Case<'a> {
         Part::of(self.plan, block).is_some_and(|part| part.role == Role::Forward)
     }
 
-    /// Finally steps run one after the other, in the order of the file; not again for an earlier run's sake.
+    /// Finally steps run one after the other, each behind those that it is `after`, else in the order of the file; not
+    /// again for an earlier run's sake.
     fn next_finally(self) -> Option<&'a Step> {
         if self.run.is_rollback_only() {
             return None;
         }
         self.plan.workflow.finally.iter().find(|step| {
-            let part = Part { step, role: Role::Finally };
-            let block = self.run.steps.get(&step.name);
-            block.and_then(|block| standing::outcome(part, block)).is_none()
+            standing::finally_outcome(self.plan, self.run, &step.name).is_none()
+                && standing::finally_readiness(self.plan, self.run, step) != Readiness::Blocked
         })
     }
 }

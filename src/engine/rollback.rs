@@ -165,6 +165,7 @@ fn left_by_entries(case: Case<'_>, part: Part<'_>, unit: &UnitId) -> Option<Bili
     let given_up = |block: &BlockState| {
         let units = &mut block.units.values();
         block.skipped == Some(SkipReason::Decided)
+            || matches!(block.covered, Some(Err(_)))
             || units.any(|unit| !matches!(unit.outcome(), Some(UnitOutcome::Succeeded)))
     };
     states.into_iter().any(given_up).then(|| Bilingual {

@@ -43,7 +43,7 @@ pub fn outcome(part: Part<'_>, block: &BlockState) -> Option<BlockOutcome> {
     match (&block.items, part.for_each()) {
         (Some(items), Some(_)) => match block.open {
             0 if has_failed(part, block) => Some(BlockOutcome::Failed),
-            0 if block.next >= items.len() => Some(BlockOutcome::Succeeded),
+            0 if block.next >= items.len() && !wants_cover(part, block) => Some(BlockOutcome::Succeeded),
             _ => None,
         },
         (None, for_each) => match block.units.get("")?.outcome()? {
@@ -63,11 +63,20 @@ pub fn has_failed(part: Part<'_>, block: &BlockState) -> bool {
         Some(MaxFailures::Count(count)) if block.items.is_some() => count,
         Some(_) | None => 0,
     };
-    block.failed > allowed
+    block.failed > allowed || matches!(block.covered, Some(Err(_)))
 }
 
-/// The failure that came first.
+/// True if all items are over and only `covers` is to be looked at.
+pub fn wants_cover(part: Part<'_>, block: &BlockState) -> bool {
+    let over = || block.open == 0 && block.items.as_ref().is_some_and(|items| block.next >= items.len());
+    part.covers() && block.covered.is_none() && over() && !has_failed(part, block)
+}
+
+/// The failure of the block as a whole, else that of the item that failed first.
 pub fn first_failure(block: &BlockState) -> Option<&Failure> {
+    if let Some(Err(failure)) = &block.covered {
+        return Some(failure.as_ref());
+    }
     let failed = block.units.values().filter(|unit| unit.outcome() == Some(UnitOutcome::Failed));
     failed.min_by_key(|unit| unit.finished_at).and_then(|unit| unit.failure.as_ref())
 }
@@ -94,11 +103,26 @@ pub fn step<'p>(plan: &'p Plan, name: &StepName) -> Option<&'p Step> {
     plan.workflow.steps.get(plan.graph.index(name)?)
 }
 
+/// How a finally step ended; none if it has not.
+pub fn finally_outcome(plan: &Plan, run: &RunState, name: &StepName) -> Option<BlockOutcome> {
+    let step = plan.workflow.finally.iter().find(|step| step.name == *name)?;
+    outcome(Part { step, role: Role::Finally }, run.steps.get(name)?)
+}
+
 /// Whether a step that has not begun may begin, by the steps before it.
 pub fn readiness(plan: &Plan, run: &RunState, step: &Step) -> Readiness {
+    readiness_behind(step, |before| step_outcome(plan, run, before))
+}
+
+/// The same for a finally step, which is only behind other finally steps.
+pub fn finally_readiness(plan: &Plan, run: &RunState, step: &Step) -> Readiness {
+    readiness_behind(step, |before| finally_outcome(plan, run, before))
+}
+
+fn readiness_behind(step: &Step, ended: impl Fn(&StepName) -> Option<BlockOutcome>) -> Readiness {
     let mut skip = None;
     for after in &step.after {
-        let reason = match step_outcome(plan, run, &after.step) {
+        let reason = match ended(&after.step) {
             None => return Readiness::Blocked,
             Some(BlockOutcome::Skipped(SkipReason::Declined)) => SkipReason::Declined,
             Some(BlockOutcome::Failed | BlockOutcome::Skipped(SkipReason::Unreachable)) if !after.on_any => {

@@ -16,6 +16,7 @@ use crate::engine::event::Debt;
 use crate::engine::event::Facts;
 use crate::engine::event::Finished;
 use crate::engine::event::Footprint;
+use crate::engine::event::HeldChild;
 use crate::engine::event::Item;
 use crate::engine::event::ObjectVersion;
 use crate::engine::event::ProcessMark;
@@ -155,6 +156,8 @@ pub struct BlockState {
     pub failed: u32,
     /// Position of the first item that has no unit yet.
     pub next: usize,
+    /// What `covers` said of the items once all were over.
+    pub covered: Option<Result<(), Box<Failure>>>,
 }
 
 /// A unit that has begun.
@@ -186,12 +189,16 @@ pub struct UnitState {
     pub footprint: Footprint,
     /// How the last attempt ended; none while it runs.
     pub end: Option<AttemptEnd>,
-    /// How the wait ended.
+    /// The workflow that the attempt called waits for a person.
+    pub held_child: Option<Box<HeldChild>>,
+    /// How the wait ended, or what the attempt said.
     pub verdict: Option<VerdictReached>,
     /// Its outputs, once it succeeded.
     pub outputs: Option<Arc<Value>>,
     /// Why it failed, or why the last attempt did.
     pub failure: Option<Failure>,
+    /// Since when attempts have failed with that code.
+    pub failing_since: Option<Timestamp>,
 }
 
 /// Where a unit is. The diagram is in [`crate::engine`].
@@ -333,6 +340,13 @@ impl RunState {
         }
     }
 
+    pub(in crate::engine) fn block_mut(&mut self, block: &Block) -> Option<&mut BlockState> {
+        match &block.undo {
+            None => self.steps.get_mut(&block.step),
+            Some(_) => self.undos.get_mut(block),
+        }
+    }
+
     /// A unit's state, once it has begun.
     pub fn unit(&self, unit: &UnitId) -> Option<&UnitState> {
         self.block(&unit.block)?.units.get(unit.item.as_deref().unwrap_or(""))
@@ -351,6 +365,11 @@ impl RunState {
                 (block.clone().unit(item), unit)
             })
         })
+    }
+
+    /// The children that wait for a person, each with the unit that called it.
+    pub fn held_children(&self) -> impl Iterator<Item = (UnitId, &HeldChild)> {
+        self.open().filter_map(|(unit, state)| Some((unit, state.held_child.as_deref()?)))
     }
 
     /// True once nothing new may start forward.
@@ -375,6 +394,11 @@ impl RunState {
 }
 
 impl BlockState {
+    /// True if something in it went wrong, whether the block fails by that or not.
+    pub const fn is_marred(&self) -> bool {
+        self.failed > 0 || matches!(self.covered, Some(Err(_)))
+    }
+
     /// The value of an item, of this run or the one that it continues.
     pub fn item(&self, key: &str) -> Option<&Item> {
         let items = self.items.iter().flatten().chain(&self.inherited);

@@ -1,6 +1,7 @@
 //! What a run comes down to, for lists and for its last event.
 
 use crate::engine::event::Footprint;
+use crate::engine::event::HeldChild;
 use crate::engine::event::RolledBack;
 use crate::engine::event::RunOutcome;
 use crate::engine::event::VerdictReached;
@@ -10,7 +11,9 @@ use crate::engine::state::Phase;
 use crate::engine::state::RunState;
 use crate::engine::state::RunStatus;
 use crate::engine::unit::UnitId;
+use crate::failure::Bilingual;
 use crate::failure::Failure;
+use crate::id::StepName;
 use crate::plan::Plan;
 
 impl RunState {
@@ -27,7 +30,7 @@ impl RunState {
         if self.granted.is_none() {
             return RunStatus::Queued;
         }
-        if !self.asks.is_empty() {
+        if !self.asks.is_empty() || self.held_children().next().is_some() {
             return RunStatus::Held;
         }
         if self.rollback.is_some() {
@@ -43,23 +46,40 @@ impl RunState {
         if open.peek().is_some() && open.all(waits) { RunStatus::Waiting } else { RunStatus::Running }
     }
 
-    /// Why it is Held: its questions, oldest first.
-    pub fn held_reason(&self) -> Option<String> {
-        let texts: Vec<_> = self.asks.iter().map(|ask| ask.message.en.as_str()).collect();
-        (!texts.is_empty()).then(|| texts.join("; "))
+    /// Why it is Held: its questions, oldest first, then those of its children.
+    pub fn held_reason(&self) -> Option<Bilingual> {
+        let own = self.asks.iter().map(|ask| ask.message.clone());
+        let children = self.held_children().map(|(unit, child)| {
+            let HeldChild { run, reason } = child;
+            let en = format!("run {run}, which {unit} has started, asks: {}", reason.en);
+            let zh =
+                format!("{unit} 启动的运行 {run} 等待人工处理：{}", reason.zh.as_ref().unwrap_or(&reason.en));
+            Bilingual { en, zh: Some(zh) }
+        });
+        own.chain(children).reduce(|all, next| {
+            let zh =
+                format!("{}；{}", all.zh.as_ref().unwrap_or(&all.en), next.zh.as_ref().unwrap_or(&next.en));
+            Bilingual { en: format!("{}; {}", all.en, next.en), zh: Some(zh) }
+        })
     }
 
-    /// The verdict of the run: the worst of the step that the workflow names, by severity, then in the order of the
-    /// list (L6).
-    pub fn verdict(&self, plan: &Plan) -> Option<&VerdictReached> {
-        let name = plan.workflow.verdict_of.as_ref()?;
-        let order = |verdict: &VerdictReached| {
+    /// The verdict of the run, and whose it is: the worst of the steps that the workflow names, by severity, then in
+    /// the order of the lists (L6).
+    pub fn verdict<'a>(&'a self, plan: &'a Plan) -> Option<(&'a StepName, &'a VerdictReached)> {
+        let order = |name: &StepName, verdict: &VerdictReached| {
             let wait = plan.workflow.step(name).and_then(|step| step.wait.as_ref());
             let verdicts = wait.map(|wait| wait.verdicts.as_slice()).unwrap_or_default();
             verdicts.iter().position(|listed| listed.name == verdict.name).unwrap_or(usize::MAX)
         };
-        let verdicts = self.steps.get(name)?.units.values().filter_map(|unit| unit.verdict.as_ref());
-        verdicts.max_by_key(|verdict| (verdict.severity, std::cmp::Reverse(order(verdict))))
+        let named = plan.workflow.verdict_of.iter().enumerate();
+        let verdicts = named.flat_map(|(place, name)| {
+            let units = self.steps.get(name).into_iter().flat_map(|block| block.units.values());
+            units.filter_map(move |unit| Some((place, name, unit.verdict.as_ref()?)))
+        });
+        let worst = verdicts.max_by_key(|(place, name, verdict)| {
+            (verdict.severity, std::cmp::Reverse((*place, order(name, verdict))))
+        });
+        worst.map(|(_, name, verdict)| (name, verdict))
     }
 }
 

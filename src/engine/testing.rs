@@ -15,6 +15,8 @@ use serde_json::json;
 
 use crate::definition::Library;
 use crate::definition::model::ActionKind;
+use crate::definition::model::Outcome;
+use crate::definition::model::Severity;
 use crate::engine::Command;
 use crate::engine::Effect;
 use crate::engine::Event;
@@ -40,6 +42,7 @@ use crate::engine::event::Created;
 use crate::engine::event::Facts;
 use crate::engine::event::Item;
 use crate::engine::event::Trigger;
+use crate::engine::event::VerdictReached;
 use crate::engine::invariant;
 use crate::engine::part::Part;
 use crate::engine::unit::Block;
@@ -74,6 +77,7 @@ pub(super) enum Reply {
     Report(WaitReport),
     Arming(Arming),
     StepTimeout(Duration),
+    Says(Severity),
     Changed,
 }
 
@@ -88,7 +92,8 @@ pub(super) fn passing() -> Reply {
 /// The plan of one workflow; `steps` is TOML after the header.
 pub(super) fn plan_of(steps: &str) -> Arc<Plan> {
     let text = format!("schema = 1\nname = \"t\"\ntitle = \"T\"\ntitle_zh = \"T\"\n{steps}");
-    let child = "schema = 1\nname = \"child\"\ntitle = \"C\"\n[steps.one]\ntitle = \"1\"\nuses = \"sleep\"\nduration = \"1s\"\n";
+    let child = "schema = 1\nname = \"child\"\ntitle = \"C\"\nverdict_of = \"one\"\n[steps.one]\ntitle = \"1\"\n\
+                 uses = \"assert\"\nthat = 'run.name != \"\"'\nmessage = \"never\"\n";
     let library = Library::from_texts([("t.toml", text.as_str()), ("child.toml", child)]);
     let name = "t".parse().expect("a name");
     plan::from_library(&library, &name).unwrap_or_else(|| panic!("{:#?}", library.diagnostics()))
@@ -318,6 +323,7 @@ impl Driver {
             Effect::Arm(unit) => Command::Armed { unit, result: arming(reply) },
             Effect::Watch(unit) => Command::Judged { unit, report: Box::new(judgement(reply)) },
             Effect::Conclude(unit) => Command::Concluded { unit, result: outputs(reply) },
+            Effect::Cover(block) => Command::Covered { block, result: outputs(reply).map(drop) },
             Effect::Summarize => Command::Summarized { result: outputs(reply) },
             Effect::Guard(guard) => match reply? {
                 Reply::Fail(_) => Command::GuardBroken { guard, message: text("somebody interfered") },
@@ -342,12 +348,18 @@ impl Driver {
                 facts: Some(Facts::default()),
                 object: None,
                 request: "r".into(),
-                attempt_timeout: Duration::from_secs(30),
+                attempt_timeout: self.attempt_timeout(unit),
                 step_timeout,
                 retry_delays: (Duration::from_secs(2), Duration::from_secs(30)),
                 go: self.go_of(unit),
             })),
         }
+    }
+
+    /// A child has limits of its own.
+    fn attempt_timeout(&self, unit: &UnitId) -> Duration {
+        let uses = Part::of(&self.plan, &unit.block).expect("it is in the plan").step.action.uses;
+        if uses == ActionKind::Workflow { Duration::from_hours(8_760) } else { Duration::from_secs(30) }
     }
 
     fn go_of(&self, unit: &UnitId) -> Go {
@@ -398,9 +410,18 @@ fn end(reply: Option<Reply>) -> AttemptEnd {
         Some(Reply::Fail(failure)) => AttemptEffect::Failed(failure),
         Some(Reply::Unknown) => AttemptEffect::Unknown(Failure::unknown("lost", "no answer came")),
         Some(Reply::Unchanged) => AttemptEffect::Unchanged,
+        Some(Reply::Says(severity)) => return saying(severity),
         _ => AttemptEffect::Changed,
     };
-    AttemptEnd { effect, ..AttemptEnd::unchanged() }
+    AttemptEnd::of(effect)
+}
+
+/// A good end with a verdict.
+fn saying(severity: Severity) -> AttemptEnd {
+    let (name, message) = ("said".to_owned(), text("as it was found"));
+    let verdict =
+        VerdictReached { name, outcome: Outcome::Succeed, severity, message, evidence: None, failure: None };
+    AttemptEnd { verdict: Some(Box::new(verdict)), ..AttemptEnd::of(AttemptEffect::Changed) }
 }
 
 fn finding(reply: Option<Reply>) -> Finding {
@@ -457,6 +478,7 @@ fn key(effect: &Effect) -> String {
         Effect::Watch(unit) => format!("watch {unit}"),
         Effect::Conclude(unit) => format!("conclude {unit}"),
         Effect::Guard(guard) => format!("guard {guard}"),
+        Effect::Cover(block) => format!("cover {block}"),
         Effect::Summarize => "summarize".to_owned(),
     }
 }
@@ -466,6 +488,9 @@ pub(super) fn line(event: &Event) -> String {
     let name = event.name();
     match event {
         Event::Skipped { block, reason } => format!("{name} {block} {reason:?}"),
+        Event::Covered { block, failure } => {
+            format!("{name} {block} {}", failure.as_ref().map_or("yes", |failure| &failure.code))
+        }
         Event::Opened { block, items } => {
             let keys: Vec<_> = items.iter().map(|item| &*item.key).collect();
             format!("{name} {block} {keys:?}")
@@ -486,6 +511,9 @@ pub(super) fn line(event: &Event) -> String {
         | Event::WaitNoted { unit, .. }
         | Event::Succeeded { unit, .. }
         | Event::Cancelled { unit } => format!("{name} {unit}"),
+        Event::ChildNoted { unit, held, .. } => {
+            format!("{name} {unit} {}", held.as_ref().map_or("goes on", |held| &held.reason.en))
+        }
         Event::Compensated { step, item } => {
             format!("{name} {}", Block::forward(step.clone()).unit(item.clone()))
         }

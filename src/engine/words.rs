@@ -66,6 +66,9 @@ impl BlockState {
         if self.skipped.is_some() {
             return "Skipped";
         }
+        if matches!(self.covered, Some(Err(_))) {
+            return "Failed";
+        }
         let pending = self.items.as_ref().is_some_and(|items| self.next < items.len());
         let words: Vec<_> = self.units.values().map(UnitState::word).collect();
         let heaviest = BY_WEIGHT.into_iter().find(|word| words.contains(word));

@@ -15,6 +15,8 @@ crate::failure::codes! {
         "步骤要修改的对象不存在。";
     ASSERT = "assert-failed": "What an `assert` step demands does not hold.",
         "`assert` 步骤要求的条件不成立。";
+    APPROVAL_VOID = "approval-void": "What was approved is not what is there now: the approval counts no more. Look at the difference and start again.",
+        "现状与审批时的内容不同，审批作废。请查看差异后重新发起。";
     LIST = "bad-list": "The list of a `for_each` is not usable: empty, too long, no list, or with items that cannot be told apart.",
         "`for_each` 的列表不可用：为空、过长、不是列表，或各项无法区分。";
     NOT_COVERED = "not-covered": "The items of a verifying step do not cover what they must.",

@@ -76,23 +76,12 @@ impl Evaluator<'_> {
 
     /// What one reading of a wait's targets means.
     pub fn judge(&self, unit: &UnitId, readings: &Readings) -> WaitReport {
-        match self.try_judge(unit, readings) {
-            Ok(report) => report,
-            Err(failure) => WaitReport {
-                reason: failure.message.clone(),
-                unreadable: Some(failure),
-                ..WaitReport::default()
-            },
-        }
+        self.try_judge(unit, readings).unwrap_or_else(WaitReport::blind)
     }
 
     fn try_judge(&self, unit: &UnitId, readings: &Readings) -> Result<WaitReport, Failure> {
         if let Some(failure) = &readings.unreadable {
-            return Ok(WaitReport {
-                reason: failure.message.clone(),
-                unreadable: Some(failure.clone()),
-                ..WaitReport::default()
-            });
+            return Err(failure.clone());
         }
         let step = self.step(&unit.block)?;
         let wait = wait_of(step)?;

@@ -3,7 +3,9 @@
 //! Pure: the cluster has been read (see [`Readings`]) and large values are kept elsewhere (see [`Values`]) by the
 //! runner. Each function answers one [`crate::engine::Effect`].
 
+mod approval;
 pub mod codes;
+mod debt;
 mod judge;
 mod open;
 mod prepare;
@@ -26,6 +28,7 @@ use crate::definition::model::Step;
 use crate::definition::template::Template;
 use crate::engine::RunState;
 use crate::engine::event::Blob;
+use crate::engine::part::Part;
 use crate::engine::unit::Block;
 use crate::engine::unit::UnitId;
 use crate::failure::Failure;
@@ -56,6 +59,8 @@ pub trait Values {
 pub struct Readings {
     /// An object, a list, or null for what does not exist.
     pub values: BTreeMap<String, Arc<Value>>,
+    /// What was read again for approvals that were given (E12).
+    pub again: BTreeMap<UnitId, BTreeMap<String, Arc<Value>>>,
     /// Why something could not be read; the values are then incomplete.
     pub unreadable: Option<Failure>,
     /// Texts about the objects that may match a known failure (L5).
@@ -81,14 +86,8 @@ pub struct Evaluator<'a> {
 impl Evaluator<'_> {
     /// The step, or the rollback entry, that a block runs.
     fn step(&self, block: &Block) -> Result<&Step, Failure> {
-        let step = self.plan.workflow.step(&block.step);
-        let found = match &block.undo {
-            None => step,
-            Some(undo) => step.and_then(|step| step.rollback.get(usize::from(undo.entry))),
-        };
-        found.ok_or_else(|| {
-            Failure::permanent(codes::UNKNOWN_STEP, format!("the workflow has no step {block}"))
-        })
+        let unknown = || Failure::permanent(codes::UNKNOWN_STEP, format!("the workflow has no step {block}"));
+        Part::of(self.plan, block).map(|part| part.step).ok_or_else(unknown)
     }
 
     /// A duration as the engine is to count it.

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
-use serde_json::json;
 
 use crate::definition::expr::Expr;
 use crate::definition::model::ForEach;
@@ -13,6 +12,8 @@ use crate::definition::model::Step;
 use crate::definition::template::Template;
 use crate::engine::command::Opening;
 use crate::engine::event::Item;
+use crate::engine::state::UnitOutcome;
+use crate::engine::state::UnitState;
 use crate::engine::unit::Block;
 use crate::engine::unit::UnitId;
 use crate::evaluate::Evaluator;
@@ -39,7 +40,19 @@ impl Evaluator<'_> {
     pub fn reads_to_open(&self, block: &Block) -> Result<ReadPlan, Failure> {
         let step = self.step(block)?;
         let each = for_each(step)?;
-        let used = wanted_by_exprs(std::iter::once(&each.list).chain(&step.covers));
+        self.reads_of_block(block, step, &each.list)
+    }
+
+    /// What has to be read before `covers` can be evaluated.
+    pub fn reads_to_cover(&self, block: &Block) -> Result<ReadPlan, Failure> {
+        let step = self.step(block)?;
+        self.reads_of_block(block, step, covers(step)?)
+    }
+
+    /// The reads that an expression about a block as a whole uses: those without `item`.
+    fn reads_of_block(&self, block: &Block, step: &Step, expr: &Expr) -> Result<ReadPlan, Failure> {
+        let no_lets = BTreeMap::new();
+        let used = self.expanded(step, &no_lets, wanted_by_exprs([expr]));
         let mut wanted = used.clone();
         let mut readings = vec![];
         for (name, target) in &step.reads {
@@ -59,7 +72,7 @@ impl Evaluator<'_> {
         let step = self.step(block)?;
         let each = for_each(step)?;
         let unit = block.clone().unit(None);
-        let exprs = step.when.iter().chain([&each.list]).chain(&each.item_key).chain(&step.covers);
+        let exprs = step.when.iter().chain([&each.list]).chain(&each.item_key);
         let mut scope = self.unit_scope(step, &unit, readings, &BTreeMap::new(), wanted_by_exprs(exprs))?;
         if let Some(when) = &step.when
             && !truth(when, &scope, "when")?
@@ -99,17 +112,37 @@ impl Evaluator<'_> {
             }
             items.push(Item { key, value });
         }
-        scope.values.remove("item");
-        if let Some(covers) = &step.covers {
-            scope.values.insert("items".to_owned(), Arc::new(json!(values)));
-            if !truth(covers, &scope, "covers")? {
-                return Err(Failure::permanent(
-                    codes::NOT_COVERED,
-                    format!("the items do not cover what they must: `{}` is false", covers.source()),
-                ));
-            }
-        }
         Ok(Opening::Items(items))
+    }
+
+    /// Whether the items that succeeded cover what they must.
+    pub fn cover(&self, block: &Block, readings: &Readings) -> Result<(), Failure> {
+        let step = self.step(block)?;
+        let covers = covers(step)?;
+        if let Some(failure) = &readings.unreadable {
+            return Err(failure.clone());
+        }
+        let unit = block.clone().unit(None);
+        let wanted = wanted_by_exprs([covers]);
+        let mut scope = self.unit_scope(step, &unit, readings, &BTreeMap::new(), wanted)?;
+        scope.bind("items", self.succeeded_items(block));
+        match truth(covers, &scope, "covers")? {
+            true => Ok(()),
+            false => Err(Failure::permanent(
+                codes::NOT_COVERED,
+                format!("the items do not cover what they must: `{}` is false", covers.source()),
+            )),
+        }
+    }
+
+    fn succeeded_items(&self, block: &Block) -> Value {
+        let Some(state) = self.run.block(block) else { return Value::Array(vec![]) };
+        let succeeded = |item: &&Item| {
+            let unit = state.units.get(&item.key);
+            unit.and_then(UnitState::outcome) == Some(UnitOutcome::Succeeded)
+        };
+        let items = state.items.iter().flatten().filter(succeeded);
+        items.map(|item| item.value.as_ref().clone()).collect()
     }
 
     /// What has to be read before a unit's outputs can be evaluated, if it was not read just before.
@@ -137,6 +170,9 @@ impl Evaluator<'_> {
         if step.outputs.is_empty() {
             return Ok(Arc::new(Value::Null));
         }
+        if let Some(failure) = &readings.unreadable {
+            return Err(failure.clone());
+        }
         let scope = self.unit_scope(step, unit, readings, lets_of(step), wanted_by(step.outputs.values()))?;
         table(&step.outputs, &scope)
     }
@@ -160,6 +196,11 @@ fn lets_of(step: &Step) -> &BTreeMap<String, Expr> {
 fn for_each(step: &Step) -> Result<&ForEach, Failure> {
     let missing = || Failure::permanent(codes::UNKNOWN_STEP, format!("step {} has no `for_each`", step.name));
     step.for_each.as_ref().ok_or_else(missing)
+}
+
+fn covers(step: &Step) -> Result<&Expr, Failure> {
+    let missing = || Failure::permanent(codes::UNKNOWN_STEP, format!("step {} has no `covers`", step.name));
+    step.covers.as_ref().ok_or_else(missing)
 }
 
 fn item_key(

@@ -70,7 +70,7 @@ impl Evaluator<'_> {
         if asks_when && !applies(step, &scope)? {
             return Ok(None);
         }
-        Ok(Some(ReadPlan::new(scope, readings)))
+        Ok(Some(ReadPlan::new(scope, readings).with_again(self.reads_of_approvals(step)?)))
     }
 
     /// What has to be read to tell whether an attempt took effect (E3): the same, and the object that it was to create.
@@ -83,7 +83,7 @@ impl Evaluator<'_> {
     }
 
     /// What a unit reads before its action, and with what its targets are rendered.
-    fn reads(
+    pub(super) fn reads(
         &self,
         unit: &UnitId,
         step: &Step,
@@ -128,6 +128,7 @@ impl Evaluator<'_> {
         if asks_when(unit) && unit.block.undo.is_some() && !applies(step, &scope)? {
             return Ok(Preparation::Skip { debt: else_debt(step, &scope) }.into());
         }
+        self.check_approvals(step, readings)?;
         let step_timeout = self.optional_duration(step.timeout.as_ref(), &scope, "timeout")?;
         let first = self.unit_state(unit).is_none_or(|state| state.attempt == 0);
         let known = self.unit_state(unit).is_some_and(|state| state.facts.is_some());

@@ -3,20 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::action::request::ATTEMPT_TIMEOUT_DEFAULT;
 use crate::action::request::Request;
+use crate::definition::expr::Expr;
 use crate::definition::expr::Scope;
 use crate::definition::model::ActionKind;
+use crate::definition::model::Outcome;
+use crate::definition::model::Severity;
 use crate::definition::model::Step;
 use crate::definition::model::Target;
 use crate::digest::sha256;
 use crate::engine::ask::Approval;
 use crate::engine::command::DebtDraft;
 use crate::engine::command::Go;
-use crate::engine::event::AttemptEffect;
 use crate::engine::event::AttemptEnd;
+use crate::engine::event::VerdictReached;
 use crate::evaluate::Evaluator;
 use crate::evaluate::codes;
 use crate::evaluate::rendered;
@@ -68,7 +72,7 @@ impl Evaluator<'_> {
     pub(super) fn go(&self, step: &Step, request: &Request, scope: &Scope) -> Result<Go, Failure> {
         let args = &request.args;
         match step.action.uses {
-            ActionKind::K8sWait => Ok(Go::Done(unchanged())),
+            ActionKind::K8sWait => Ok(Go::Done(AttemptEnd::unchanged())),
             ActionKind::Assert => self.assert(step, args, scope),
             ActionKind::Sleep => {
                 let text = args["duration"].as_str().unwrap_or_default();
@@ -87,18 +91,26 @@ impl Evaluator<'_> {
         }
     }
 
+    /// The attempt of an `assert` ends with a verdict that bears the name of the step. Only one that is bad fails.
     fn assert(&self, step: &Step, args: &Value, scope: &Scope) -> Result<Go, Failure> {
-        let Some(that) = &step.action.that else { return Ok(Go::Done(unchanged())) };
-        if truth(that, scope, "that")? {
-            return Ok(Go::Done(unchanged()));
-        }
-        let message = bilingual(args, "message");
-        let text = match message.en.is_empty() {
-            true => format!("`{}` is false", that.source()),
-            false => message.en,
+        let Some(that) = &step.action.that else { return Ok(Go::Done(AttemptEnd::unchanged())) };
+        let (severity, message) = match truth(that, scope, "that")? {
+            // The title says what is asserted.
+            true => (Severity::Ok, step.title.clone()),
+            false => (severity(args), objection(args, that)),
         };
-        let effect = AttemptEffect::Failed(Failure::permanent(codes::ASSERT, text));
-        Ok(Go::Done(AttemptEnd { effect, ..unchanged() }))
+        let failure =
+            (severity == Severity::Bad).then(|| Failure::permanent(codes::ASSERT, message.en.clone()));
+        let verdict = VerdictReached {
+            name: step.name.to_string(),
+            outcome: if failure.is_some() { Outcome::Fail } else { Outcome::Succeed },
+            severity,
+            message,
+            evidence: None,
+            failure: failure.clone(),
+        };
+        let end = failure.map_or_else(AttemptEnd::unchanged, AttemptEnd::failed);
+        Ok(Go::Done(AttemptEnd { verdict: Some(Box::new(verdict)), ..end }))
     }
 
     fn approval(&self, args: &Value) -> Result<Go, Failure> {
@@ -129,8 +141,18 @@ impl Evaluator<'_> {
     }
 }
 
-fn unchanged() -> AttemptEnd {
-    AttemptEnd { effect: AttemptEffect::Unchanged, object: None, result: None, changes: None }
+/// How bad it is if an `assert` does not hold.
+fn severity(args: &Value) -> Severity {
+    args.get("severity").and_then(|value| Severity::deserialize(value).ok()).unwrap_or(Severity::Bad)
+}
+
+/// What is wrong if an `assert` does not hold.
+fn objection(args: &Value, that: &Expr) -> Bilingual {
+    let message = bilingual(args, "message");
+    match message.en.is_empty() {
+        true => Bilingual { en: format!("`{}` is false", that.source()), zh: None },
+        false => message,
+    }
 }
 
 /// `key` and `key_zh` of an action.
@@ -140,7 +162,7 @@ fn bilingual(args: &Value, key: &str) -> Bilingual {
 }
 
 /// A list of texts; another value becomes its JSON text.
-fn texts(value: &Value) -> Vec<String> {
+pub(super) fn texts(value: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     value.as_array().into_iter().flatten().map(text).collect()
 }

@@ -1,5 +1,6 @@
 //! Which objects a unit reads, and in which order (L3, L4).
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use crate::definition::model::Namespace;
 use crate::definition::model::Select;
 use crate::definition::model::Target;
 use crate::definition::template::Template;
+use crate::engine::unit::UnitId;
 use crate::evaluate::Readings;
 use crate::evaluate::codes;
 use crate::evaluate::rendered;
@@ -36,6 +38,7 @@ pub struct Reading {
 pub struct ReadPlan {
     scope: Scope,
     readings: Vec<Reading>,
+    again: BTreeMap<UnitId, Self>,
 }
 
 impl ReadPlan {
@@ -52,12 +55,22 @@ impl ReadPlan {
             let next = readings.iter().position(free).unwrap_or(0);
             ordered.push(readings.remove(next));
         }
-        Self { scope, readings: ordered }
+        Self { scope, readings: ordered, again: BTreeMap::new() }
+    }
+
+    /// Also reads again what approvals are about.
+    pub(super) fn with_again(self, again: BTreeMap<UnitId, Self>) -> Self {
+        Self { again, ..self }
     }
 
     /// True if there is nothing to read.
     pub fn is_empty(&self) -> bool {
-        self.readings.is_empty()
+        self.readings.is_empty() && self.again.values().all(Self::is_empty)
+    }
+
+    /// What approvals are about, each by itself.
+    pub fn again(&self) -> &BTreeMap<UnitId, Self> {
+        &self.again
     }
 
     /// What is to be read, in order.

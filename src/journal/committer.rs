@@ -83,6 +83,8 @@ pub(super) enum Work {
     Rows(Rows),
     /// The next rows of an ended run. Answered with 0 when nothing of it is left.
     Remove(RunId),
+    /// The end of a damaged journal is taken away. Answered with the last event that is left.
+    Cut { run: RunId, after: Seq },
     /// Nothing; but a full disk is looked at again.
     Revive,
 }

@@ -74,6 +74,11 @@ impl Disk {
         self.dir.join("blobs")
     }
 
+    /// What was taken away from damaged journals.
+    pub(super) fn lost(&self) -> PathBuf {
+        self.dir.join("lost")
+    }
+
     /// An [`Error::Unusable`] that names the directory.
     pub(super) fn unusable(&self, what: impl std::fmt::Display) -> Error {
         Error::Unusable(format!("the store in {} cannot be used: {what}", self.dir.display()))

@@ -7,6 +7,8 @@ use crate::id::Seq;
 use crate::journal::committer::Tails;
 use crate::journal::committer::Waiter;
 use crate::journal::committer::Work;
+use crate::journal::cut;
+use crate::journal::cut::Divided;
 use crate::journal::index::Line;
 use crate::journal::index::Meta;
 use crate::journal::keys;
@@ -88,6 +90,7 @@ impl Group {
                 Ok(Seq(0))
             }
             Work::Remove(run) => self.remove(view, run),
+            Work::Cut { run, after } => self.cut(view, run, after),
             Work::Revive => Ok(Seq(0)),
         }
     }
@@ -190,6 +193,23 @@ impl Group {
         self.tails.insert(run, End::Removed);
         self.write(rows);
         Ok(Seq(u64::from(!done)))
+    }
+
+    /// Takes away the end of a damaged journal. What was missing before is no longer counted.
+    fn cut(&mut self, view: View<'_>, run: RunId, after: Seq) -> Result<Seq, Error> {
+        let summary = view.summary(run)?.ok_or(Error::Misused("there is no such run"))?;
+        if self.tails.contains_key(&run) {
+            return Err(Error::Misused("a run is not cut while it is written"));
+        }
+        let Divided { tail, rest } = cut::divide(view, run, after)?;
+        cut::keep(view, run, &rest)?;
+        let counted = view.meta()?.map_or(0, |meta| meta.rows);
+        let there = view.tree.scan_prefix([Table::Journal as u8]).keys().count() as u64;
+        self.meta.rows -= counted.saturating_sub(there) + rest.len() as u64;
+        self.write(rest.into_iter().map(|(key, _)| (key, None)).collect());
+        self.summarize(view, false, tail.seq, &summary)?;
+        self.tails.insert(run, End::Open(tail));
+        Ok(tail.seq)
     }
 
     fn write(&mut self, rows: parts::Rows) {

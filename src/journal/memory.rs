@@ -143,6 +143,15 @@ impl Store for MemoryStore {
         ready(if known { Ok(()) } else { Err(Error::Misused("there is no such run")) })
     }
 
+    fn cut(&self, run: RunId, after: Seq) -> Pending<'_, Seq> {
+        let mut content = self.content();
+        let Some(journal) = content.journals.get_mut(&run) else {
+            return ready(Err(Error::Misused("there is no such run")));
+        };
+        journal.truncate(usize::try_from(after.0).unwrap_or(usize::MAX));
+        ready(Ok(Seq(journal.len() as u64)))
+    }
+
     fn run_of_key(&self, key: &str) -> Result<Option<RunId>, Error> {
         Ok(self.content().keys.get(key).copied())
     }

@@ -7,6 +7,7 @@
 //! batch is atomic. [`head`] notices if the tree ever loses what was acknowledged.
 
 mod committer;
+mod cut;
 mod disk;
 pub mod export;
 mod gathering;

@@ -180,7 +180,7 @@ impl SledStore {
         let (mut before, mut retention, mut removed) = (None, Retention::new(keep, now), 0);
         loop {
             let page = self.runs(before, RETAIN_PAGE)?;
-            let Some(last) = page.last() else { return Ok(removed) };
+            let Some(last) = page.last().filter(|_| !retention.is_spent()) else { return Ok(removed) };
             before = Some(last.run);
             for summary in &page {
                 let root = summary.root.map(|root| self.summary(root)).transpose()?.flatten();
@@ -189,6 +189,8 @@ impl SledStore {
                     removed += 1;
                 }
             }
+            // Runs that share the thread go on between two pages.
+            tokio::task::yield_now().await;
         }
     }
 }
@@ -298,6 +300,10 @@ impl Store for SledStore {
         Box::pin(async move { self.ask(Work::Summary(summary)).await.map(drop) })
     }
 
+    fn cut(&self, run: RunId, after: Seq) -> Pending<'_, Seq> {
+        Box::pin(self.ask(Work::Cut { run, after }))
+    }
+
     fn run_of_key(&self, key: &str) -> Result<Option<RunId>, Error> {
         self.shared.view(|view| view.run_of_key(key))
     }
@@ -359,6 +365,9 @@ impl Store for SledStore {
     fn retain(&self, keep: Keep, now: Timestamp) -> Pending<'_, Removed> {
         Box::pin(async move {
             let runs = self.remove_runs(keep, now).await?;
+            if runs == 0 {
+                return Ok(Removed::default());
+            }
             let (shared, side) = (Arc::clone(&self.shared), Arc::clone(&self.side));
             let swept = tokio::task::spawn_blocking(move || retention::sweep(&shared, &side)).await;
             let blobs =

@@ -77,6 +77,8 @@ pub struct Keep {
     pub age: Duration,
     /// Of the others, at most so many ended runs remain, the newest.
     pub runs: usize,
+    /// One call removes so many at most: what is left is for the next.
+    pub at_once: usize,
 }
 
 /// What one call of [`Store::retain`] removed.
@@ -84,7 +86,7 @@ pub struct Keep {
 pub struct Removed {
     /// Runs, with their journals.
     pub runs: usize,
-    /// Side files that no run names any more.
+    /// Side files that no run names any more; looked for only if runs were removed.
     pub blobs: usize,
 }
 
@@ -116,6 +118,10 @@ pub trait Store: Send + Sync {
 
     /// Changes a line of the index without an event: for a run whose journal takes no more events because it is damaged.
     fn put_summary(&self, summary: Summary) -> Pending<'_, ()>;
+
+    /// Takes away what is behind the last whole record that ends with event `after` or before, so that a damaged run can
+    /// go on. Says where its journal ends now. Nothing is lost: a disk keeps what it takes away in a file beside.
+    fn cut(&self, run: RunId, after: Seq) -> Pending<'_, Seq>;
 
     /// The run that was started with an idempotency key.
     fn run_of_key(&self, key: &str) -> Result<Option<RunId>, Error>;

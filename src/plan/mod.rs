@@ -76,15 +76,27 @@ impl Plan {
 /// The plan of a workflow of `library`; none if there is no such workflow without errors.
 pub fn from_library(library: &Library, name: &WorkflowName) -> Option<Arc<Plan>> {
     // The library has read and validated the same document, so reading it again succeeds.
-    from_normalised(&library.normalised(name)?).ok()
+    unvalidated(&library.normalised(name)?).ok()
 }
 
 /// The plan that a run is pinned to.
 ///
 /// # Errors
-/// What this version of the language does not understand.
+/// What this version of the language does not understand, or refuses.
 pub fn from_normalised(document: &Value) -> Result<Arc<Plan>, Vec<Diagnostic>> {
-    let (root, workflows) = normal::workflows(document)?;
+    from_document(document, false)
+}
+
+/// The same of a document that was validated, or that is only to be looked at.
+///
+/// # Errors
+/// What this version of the language does not understand.
+pub fn unvalidated(document: &Value) -> Result<Arc<Plan>, Vec<Diagnostic>> {
+    from_document(document, true)
+}
+
+fn from_document(document: &Value, trusted: bool) -> Result<Arc<Plan>, Vec<Diagnostic>> {
+    let (root, workflows) = normal::workflows(document, trusted)?;
     let mut plans = BTreeMap::new();
     build(&root, document, &workflows, &mut plans);
     plans

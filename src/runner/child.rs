@@ -10,21 +10,29 @@ use sha2::Sha256;
 use crate::action::request::Request;
 use crate::action::secret::reference_of;
 use crate::definition::model::InputKind;
+use crate::definition::model::Outcome;
 use crate::engine::Command;
 use crate::engine::Effect;
+use crate::engine::RunState;
 use crate::engine::command::Finding;
 use crate::engine::decide::Rejection;
 use crate::engine::event::AttemptEffect;
 use crate::engine::event::AttemptEnd;
 use crate::engine::event::Blob;
+use crate::engine::event::Finished;
+use crate::engine::event::HeldChild;
 use crate::engine::event::RunOutcome;
 use crate::engine::event::Trigger;
+use crate::engine::event::VerdictReached;
 use crate::engine::linked::Kind;
+use crate::engine::state::RunStatus;
 use crate::engine::unit::Block;
 use crate::engine::unit::UnitId;
 use crate::evaluate::is_child_undo;
+use crate::failure::Bilingual;
 use crate::failure::Failure;
 use crate::id::RunId;
+use crate::plan::Plan;
 use crate::runner::Error;
 use crate::runner::Host;
 use crate::runner::codes;
@@ -33,6 +41,7 @@ use crate::runner::effects::failed;
 use crate::runner::run_task::Message;
 use crate::runner::run_task::RunTask;
 use crate::runner::start::Start;
+use crate::runner::tasks::Reporter;
 use crate::runner::tasks::Task;
 
 /// Children of children: as deep as a person can still follow.
@@ -52,11 +61,11 @@ impl RunTask {
             true => self.undo_of_child(&host, unit, attempt),
             false => self.child(unit, attempt, &request.args).map(Some),
         };
-        let unit = unit.clone();
+        let (unit, told) = (unit.clone(), self.known_as_held(unit));
         self.spawn(effect, |reporter| async move {
             let end = match start {
                 Ok(Some(start)) => match host.start(start).await {
-                    Ok(child) => host.end_of_child(child).await,
+                    Ok(child) => host.end_of_child(child, &unit, attempt, told, &reporter).await,
                     Err(error) => failed(Failure::permanent(
                         codes::CHILD_START,
                         format!("the child could not start: {error}"),
@@ -73,19 +82,24 @@ impl RunTask {
     pub(super) fn observe_child(&mut self, effect: &Effect, unit: &UnitId, attempt: u32) -> Task {
         let child = child_id(self.run.id, unit, attempt);
         let host = Host { shared: self.shared.clone() };
-        let unit = unit.clone();
+        let (unit, told) = (unit.clone(), self.known_as_held(unit));
         self.spawn(effect, |reporter| async move {
             let finding = match host.shared.store.summary(child) {
                 Ok(Some(_)) => {
                     // It goes on together with its parent (E9).
                     host.shared.deliver(child, Message::Due);
-                    Finding::Ended(host.end_of_child(child).await)
+                    Finding::Ended(host.end_of_child(child, &unit, attempt, told, &reporter).await)
                 }
                 Ok(None) => Finding::NotDone,
                 Err(error) => Finding::CannotTell(Failure::unknown(codes::CHILD_UNKNOWN, error.to_string())),
             };
             reporter.done(Command::Observed { unit: unit.clone(), attempt, finding });
         })
+    }
+
+    /// What this run knows of a child that waits for a person.
+    fn known_as_held(&self, unit: &UnitId) -> Option<HeldChild> {
+        self.run.unit(unit).and_then(|state| state.held_child.as_deref().cloned())
     }
 
     /// Cancels the child of an attempt: the run stops.
@@ -166,50 +180,89 @@ impl RunTask {
 }
 
 impl Host {
-    /// Waits until a child is over, and says so in the words of its parent's attempt.
-    async fn end_of_child(&self, child: RunId) -> AttemptEnd {
-        match self.finished(child).await {
-            Ok(state) => state,
-            Err(error) => {
-                failed(Failure::unknown(codes::CHILD_UNKNOWN, format!("the child {child}: {error}")))
+    /// Waits until a child is over, and says so in the words of its parent's attempt. While the child waits for a
+    /// person the parent is told; `told` is what it knows of that.
+    async fn end_of_child(
+        &self,
+        child: RunId,
+        unit: &UnitId,
+        attempt: u32,
+        mut told: Option<HeldChild>,
+        reporter: &Reporter,
+    ) -> AttemptEnd {
+        let mut updates = self.watch(child);
+        loop {
+            let held = match self.standing_of(child) {
+                Ok(Standing::Over(end)) => return *end,
+                Ok(Standing::Held(reason)) => Some(HeldChild { run: child, reason }),
+                Ok(Standing::Going) => None,
+                Err(error) => {
+                    let text = format!("the child {child}: {error}");
+                    return failed(Failure::unknown(codes::CHILD_UNKNOWN, text));
+                }
+            };
+            if held != told {
+                told.clone_from(&held);
+                reporter.request(Command::ChildNoted { unit: unit.clone(), attempt, held }).await;
+            }
+            // A watcher that fell behind is dropped; the index tells then.
+            if updates.recv().await.is_none() {
+                updates = self.watch(child);
             }
         }
     }
 
-    async fn finished(&self, child: RunId) -> Result<AttemptEnd, Error> {
-        let mut updates = self.watch(child);
-        loop {
-            let (_, state) = self.load(child)?;
-            let Some((_, finished)) = &state.finished else {
-                // A watcher that fell behind is dropped; the journal tells then.
-                if updates.recv().await.is_none() {
-                    updates = self.watch(child);
-                }
-                continue;
-            };
-            let result = json!({ "run": child.to_string(), "outputs": *finished.outputs });
-            let effect = match finished.outcome {
-                RunOutcome::Succeeded => AttemptEffect::Changed,
-                RunOutcome::RolledBack if state.is_rollback_only() => AttemptEffect::Changed,
-                RunOutcome::Failed | RunOutcome::RolledBack | RunOutcome::Cancelled(_) => {
-                    let why =
-                        finished.failure.as_ref().map_or("it was cancelled", |failure| &failure.message);
-                    let text = format!("{} ({child}): {why}", state.created.workflow);
-                    AttemptEffect::Failed(Failure::permanent(codes::CHILD_FAILED, text))
-                }
-            };
-            return Ok(AttemptEnd {
-                effect,
-                object: None,
-                result: Some(Blob::Inline(Arc::new(result))),
-                changes: None,
-            });
+    fn standing_of(&self, child: RunId) -> Result<Standing, Error> {
+        let line = self.shared.store.summary(child)?.ok_or(Error::UnknownRun(child))?;
+        if !line.status.is_terminal() && line.status != RunStatus::Held {
+            return Ok(Standing::Going);
         }
+        let (plan, state, stuck) = self.look(child)?;
+        if let Some(error) = stuck {
+            return Ok(Standing::Held(Bilingual { en: error.to_string(), zh: None }));
+        }
+        Ok(match &state.finished {
+            Some((_, finished)) => Standing::Over(Box::new(end_of(&plan, &state, finished))),
+            None => state.held_reason().map_or(Standing::Going, Standing::Held),
+        })
+    }
+}
+
+/// How a child is.
+enum Standing {
+    Going,
+    /// It waits for a person.
+    Held(Bilingual),
+    Over(Box<AttemptEnd>),
+}
+
+/// The end of a child, as that of its parent's attempt. Its verdict is that of the step (L6).
+fn end_of(plan: &Plan, state: &RunState, finished: &Finished) -> AttemptEnd {
+    let (child, workflow) = (state.id, &state.created.workflow);
+    let failure = match finished.outcome {
+        RunOutcome::Succeeded => None,
+        RunOutcome::RolledBack if state.is_rollback_only() => None,
+        RunOutcome::Failed | RunOutcome::RolledBack | RunOutcome::Cancelled(_) => {
+            let why = finished.failure.as_ref().map_or("it was cancelled", |failure| &failure.message);
+            Some(Failure::permanent(codes::CHILD_FAILED, format!("{workflow} ({child}): {why}")))
+        }
+    };
+    let verdict = state.verdict(plan).map(|(_, verdict)| VerdictReached {
+        outcome: if failure.is_some() { Outcome::Fail } else { Outcome::Succeed },
+        evidence: None,
+        failure: failure.clone(),
+        ..verdict.clone()
+    });
+    let result = json!({ "run": child.to_string(), "outputs": *finished.outputs });
+    AttemptEnd {
+        result: Some(Blob::Inline(Arc::new(result))),
+        verdict: verdict.map(Box::new),
+        ..AttemptEnd::of(failure.map_or(AttemptEffect::Changed, AttemptEffect::Failed))
     }
 }
 
 /// The id of the child that an attempt starts: always the same one.
-fn child_id(parent: RunId, unit: &UnitId, attempt: u32) -> RunId {
+pub(super) fn child_id(parent: RunId, unit: &UnitId, attempt: u32) -> RunId {
     let mut hash = Sha256::new();
     hash.update(parent.to_be_bytes());
     hash.update(unit.to_string());

@@ -3,6 +3,8 @@
 crate::failure::codes! {
     NOT_PREPARED = "not-prepared": "The request of an attempt belongs to an earlier process; the world is looked at instead.",
         "该尝试的请求属于更早的进程，改为查看实际状态。";
+    DEFINITION_REFUSED = "definition-refused": "This version does not accept the definition that the run is pinned to. Go on with the version that started it, or end the run with `windrow terminate`.",
+        "当前版本不接受该运行所固定的定义。请用启动它的版本继续，或用 `windrow terminate` 结束。";
     NOT_KEPT = "value-not-kept": "A large value could not be written to the state directory.",
         "较大的值无法写入状态目录。";
     LOST_VALUE = "value-lost": "A large value is missing from the state directory, or is damaged.",

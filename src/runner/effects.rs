@@ -18,13 +18,13 @@ use crate::engine::command::WaitReport;
 use crate::engine::event::AttemptEffect;
 use crate::engine::event::AttemptEnd;
 use crate::engine::event::ObjectVersion;
+use crate::engine::part::Part;
 use crate::engine::state::Phase;
 use crate::engine::unit::UnitId;
 use crate::evaluate::CREATED;
 use crate::evaluate::ReadPlan;
 use crate::evaluate::Readings;
 use crate::evaluate::Values;
-use crate::evaluate::is_child_undo;
 use crate::failpoint;
 use crate::failpoint::Place;
 use crate::failure::Bilingual;
@@ -39,7 +39,8 @@ use crate::runner::tasks::Task;
 
 /// How long a request of a test is on its way before the process ends: a local server has it by then.
 const AFTER_SEND: Duration = Duration::from_millis(50);
-/// How long an interrupted attempt is looked for while the cluster does not answer, before a person is asked.
+/// How long an interrupted attempt is looked for while the cluster does not answer, before a person is asked; and how
+/// long the outputs of a step that is done wait for it.
 const OBSERVE_PATIENCE: Duration = Duration::from_mins(5);
 
 impl RunTask {
@@ -60,6 +61,7 @@ impl RunTask {
             },
             Effect::Arm(_) | Effect::Summarize => Ok(ReadPlan::default()),
             Effect::Conclude(unit) => evaluator.reads_to_conclude(unit),
+            Effect::Cover(block) => evaluator.reads_to_cover(block),
             Effect::Watch(_)
             | Effect::Guard(_)
             | Effect::Act { .. }
@@ -96,6 +98,9 @@ impl RunTask {
             }
             Effect::Conclude(unit) => {
                 Command::Concluded { unit: unit.clone(), result: evaluator.conclude(unit, readings) }
+            }
+            Effect::Cover(block) => {
+                Command::Covered { block: block.clone(), result: evaluator.cover(block, readings) }
             }
             Effect::Summarize => Command::Summarized { result: evaluator.summarize() },
             Effect::Guard(index) => {
@@ -143,10 +148,23 @@ impl RunTask {
                 let plan = evaluator.reads_to_prepare(unit).map_err(refused)?.unwrap_or_default();
                 Ok(self.start_watch(effect, self.observer(plan)))
             }
-            Effect::Open(_) | Effect::Conclude(_) | Effect::Arm(_) | Effect::Summarize => {
+            Effect::Open(_) | Effect::Conclude(_) | Effect::Cover(_) | Effect::Arm(_) | Effect::Summarize => {
                 let plan = self.reads_of(effect).unwrap_or_else(|| Ok(ReadPlan::default()))?;
-                let observer = self.observer(plan);
-                Ok(self.spawn(effect, |reporter| async move { reporter.read(observer.read().await) }))
+                let (observer, clock) = (self.observer(plan), self.shared.clock.clone());
+                // The engine repeats what begins a step; here a cluster that is away for a while is waited for.
+                let patience = match effect {
+                    Effect::Conclude(_) | Effect::Cover(_) => OBSERVE_PATIENCE,
+                    _ => Duration::ZERO,
+                };
+                Ok(self.spawn(effect, |reporter| async move {
+                    let give_up = clock.after(patience);
+                    let mut readings = observer.read().await;
+                    while readings.unreadable.as_ref().is_some_and(may_pass) && clock.now() < give_up {
+                        observer.changed(&reporter.poke).await;
+                        readings = observer.read().await;
+                    }
+                    reporter.read(readings);
+                }))
             }
         }
     }
@@ -299,12 +317,7 @@ impl RunTask {
     }
 
     pub(super) fn step(&self, unit: &UnitId) -> Option<&Step> {
-        let step = self.plan.workflow.step(&unit.block.step)?;
-        match &unit.block.undo {
-            None => Some(step),
-            Some(_) if is_child_undo(unit) => Some(step),
-            Some(undo) => step.rollback.get(usize::from(undo.entry)),
-        }
+        Part::of(&self.plan, &unit.block).map(|part| part.step)
     }
 
     /// The time until an attempt is given up.
@@ -346,6 +359,7 @@ fn refusal(effect: &Effect, failure: Failure) -> Command {
         Effect::Prepare(unit) => Command::Prepared { unit, result: Preparation::Failed(failure) },
         Effect::Arm(unit) => Command::Armed { unit, result: Err(failure) },
         Effect::Conclude(unit) => Command::Concluded { unit, result: Err(failure) },
+        Effect::Cover(block) => Command::Covered { block, result: Err(failure) },
         Effect::Summarize => Command::Summarized { result: Err(failure) },
         Effect::Act { unit, attempt } | Effect::StopChild { unit, attempt } => {
             acted(&unit, attempt, failed(failure))
@@ -353,11 +367,7 @@ fn refusal(effect: &Effect, failure: Failure) -> Command {
         Effect::Observe { unit, attempt } => {
             Command::Observed { unit, attempt, finding: Finding::CannotTell(failure) }
         }
-        Effect::Watch(unit) => {
-            let reason = failure.message.clone();
-            let report = WaitReport { reason, unreadable: Some(failure), ..WaitReport::default() };
-            Command::Judged { unit, report: Box::new(report) }
-        }
+        Effect::Watch(unit) => Command::Judged { unit, report: Box::new(WaitReport::blind(failure)) },
         Effect::Guard(guard) => {
             Command::GuardBroken { guard, message: Bilingual { en: failure.message, zh: None } }
         }
@@ -395,7 +405,7 @@ pub(super) fn failed(failure: Failure) -> AttemptEnd {
         FailureClass::Unknown => AttemptEffect::Unknown(failure),
         FailureClass::Retryable | FailureClass::Permanent => AttemptEffect::Failed(failure),
     };
-    AttemptEnd { effect, object: None, result: None, changes: None }
+    AttemptEnd::of(effect)
 }
 
 /// An executor's answer in the engine's words.
@@ -412,6 +422,7 @@ pub(super) fn end_of(answer: Answer, values: &dyn Values) -> AttemptEnd {
             object: object.map(|(uid, resource_version)| ObjectVersion { uid, resource_version }),
             result,
             changes,
+            verdict: None,
         },
         // It took effect, but what it gave back is lost: look at the world.
         (Err(failure), _) | (_, Err(failure)) => failed(Failure::unknown(&failure.code, failure.message)),

@@ -16,7 +16,6 @@ use crate::definition::knowledge::Knowledge;
 use crate::engine::Command;
 use crate::engine::Event;
 use crate::engine::RunState;
-use crate::engine::codes;
 use crate::engine::decide::Rejection;
 use crate::engine::event::Actor;
 use crate::engine::event::RunOutcome;
@@ -38,11 +37,13 @@ use crate::plan::Plan;
 use crate::plan::WorkflowDigest;
 use crate::runner::Error;
 use crate::runner::Start;
+use crate::runner::child::child_id;
 use crate::runner::observer::Observer;
 use crate::runner::run_task::Mailbox;
 use crate::runner::run_task::Message;
 use crate::runner::run_task::RunTask;
 use crate::runner::timers::Timers;
+use crate::runner::turns::Turns;
 use crate::runner::updates::Updates;
 use crate::runner::values::SideFiles;
 use crate::time::SharedClock;
@@ -71,6 +72,7 @@ pub(super) struct Shared {
     knowledge: Arc<Knowledge>,
     plans: Mutex<BTreeMap<WorkflowDigest, Arc<Plan>>>,
     pub(super) locks: Mutex<LockTable>,
+    pub(super) turns: Turns,
     live: Mutex<BTreeMap<RunId, mpsc::UnboundedSender<Message>>>,
     timers: Timers,
     pub(super) updates: Updates,
@@ -119,6 +121,7 @@ impl Host {
             clock: parts.clock,
             plans: Mutex::default(),
             locks: Mutex::default(),
+            turns: Turns::default(),
             live: Mutex::default(),
             timers: Timers::default(),
             updates: Updates::default(),
@@ -137,10 +140,11 @@ impl Host {
     /// If the store cannot be read.
     pub fn adopt_all(&self) -> Result<(), store::Error> {
         for summary in self.shared.store.open_runs()? {
+            let has_turn = summary.status == RunStatus::Queued && self.shared.has_turn(summary.run);
             match summary.due {
                 // Nothing to do before that moment: its journal need not even be read.
-                Some(due) => self.shared.timers.set(summary.run, due),
-                None => self.shared.deliver(summary.run, Message::Due),
+                Some(due) if !has_turn => self.shared.timers.set(summary.run, due),
+                Some(_) | None => self.shared.deliver(summary.run, Message::Due),
             }
         }
         Ok(())
@@ -154,7 +158,7 @@ impl Host {
         let (_, state) = match self.load(run) {
             Ok(loaded) => loaded,
             Err(error) => {
-                self.shared.hold_damaged(run, &error).await;
+                self.shared.hold(run, &error).await;
                 return Err(error);
             }
         };
@@ -273,6 +277,20 @@ impl Host {
         self.shared.load(run)
     }
 
+    /// The same for a run that may be stuck; why it is, if so.
+    ///
+    /// # Errors
+    /// An unknown run, or one of which nothing can be read.
+    pub fn look(&self, run: RunId) -> Result<(Arc<Plan>, RunState, Option<Error>), Error> {
+        match self.shared.load(run) {
+            Ok((plan, state)) => Ok((plan, state, None)),
+            Err(error) => {
+                let (plan, state, _) = self.shared.look_at_stuck(run, &error).ok_or_else(|| error.clone())?;
+                Ok((plan, state, Some(error)))
+            }
+        }
+    }
+
     /// Runs that stand still because this process talks to another cluster.
     pub fn foreign(&self, run: RunId) -> Option<Error> {
         let foreign = lock(&self.shared.foreign);
@@ -307,6 +325,12 @@ fn finished(run: &RunState) -> Rejection {
     let outcome = run.finished.as_ref().map(|(at, finished)| (*at, finished.outcome));
     let (at, outcome) = outcome.unwrap_or((run.updated_at, RunOutcome::Failed));
     Rejection::Finished { at, outcome }
+}
+
+/// The end of a run that `caller`, which was terminated, had called.
+fn terminated(caller: RunId, run: &RunState) -> Command {
+    let reason = format!("run {caller}, which had called it, was terminated");
+    Command::Terminate { by: run.created.by.clone(), reason }
 }
 
 /// Wakes parked runs as they become due.
@@ -379,40 +403,51 @@ impl Shared {
         tokio::spawn(task.run());
     }
 
-    async fn revive(self: Arc<Self>, run: RunId, mut mailbox: Mailbox) {
+    async fn revive(self: Arc<Self>, run: RunId, mailbox: Mailbox) {
         match self.load(run) {
             Ok((plan, state)) if state.finished.is_some() => {
                 RunTask::new(self, plan, state, mailbox, vec![]).epilogue().await;
             }
             Ok((plan, state)) => {
+                let caller = self.go_on_with_caller(&state);
                 let mut task = RunTask::new(self, plan, state, mailbox, vec![]);
                 task.recover();
+                if task.run.granted.is_none() && task.shared.has_turn(run) {
+                    task.report(Command::GrantLocks);
+                }
+                if let Some(over) = caller {
+                    task.report(terminated(over, &task.run));
+                }
                 task.run().await;
             }
-            Err(error) => {
-                tracing::error!(%run, %error, "the run cannot go on");
-                self.hold_damaged(run, &error).await;
-                self.forget(run);
-                self.refuse_all(&mut mailbox.1, || error.clone());
+            Err(error) => self.revive_stuck(run, error, mailbox).await,
+        }
+    }
+
+    /// A called run goes on together with the one that called it (E9). That one, if it is over: it was terminated.
+    fn go_on_with_caller(self: &Arc<Self>, run: &RunState) -> Option<RunId> {
+        let Trigger::Parent { run: caller, .. } = run.created.trigger else { return None };
+        let over =
+            self.store.summary(caller).is_ok_and(|line| line.is_some_and(|line| line.status.is_terminal()));
+        if !over {
+            self.deliver(caller, Message::Due);
+        }
+        over.then_some(caller)
+    }
+
+    /// Ends what a run had called when it was terminated.
+    fn end_children(self: &Arc<Self>, run: &RunState) {
+        for (unit, state) in run.open() {
+            let child = child_id(run.id, &unit, state.attempt);
+            let open = |line: Summary| !line.status.is_terminal();
+            if let Ok(true) = self.store.summary(child).map(|line| line.is_some_and(open)) {
+                let (reply, _) = oneshot::channel();
+                self.deliver(child, Message::Request(terminated(run.id, run), reply));
             }
         }
     }
 
-    /// A run whose journal is damaged takes no more events: it waits for a person, and the others go on (S3).
-    async fn hold_damaged(&self, run: RunId, error: &Error) {
-        let Error::Store(store::Error::Damaged { .. }) = error else { return };
-        let Ok(Some(line)) = self.store.summary(run) else { return };
-        if line.status.is_terminal() {
-            return;
-        }
-        let held_reason = Some(codes::LOST_RECORD.to_owned());
-        let held = Summary { status: RunStatus::Held, held_reason, due: None, ..line };
-        if let Err(error) = self.store.put_summary(held).await {
-            tracing::error!(%run, %error, "the index cannot be written");
-        }
-    }
-
-    fn refuse_all(&self, inbox: &mut mpsc::UnboundedReceiver<Message>, error: impl Fn() -> Error) {
+    pub(super) fn refuse_all(&self, inbox: &mut mpsc::UnboundedReceiver<Message>, error: impl Fn() -> Error) {
         inbox.close();
         while let Ok(message) = inbox.try_recv() {
             if let Message::Request(_, reply) = message {
@@ -442,14 +477,7 @@ impl Shared {
         if let Some(plan) = lock(&self.plans).get(digest) {
             return Ok(plan.clone());
         }
-        let definition = self.store.definition(digest)?;
-        let missing = || store::Error::Unusable(format!("the definition {digest} is not in the store"));
-        let plan = crate::plan::from_normalised(&definition.ok_or_else(missing)?).map_err(|diagnostics| {
-            let first = diagnostics.first().map_or_else(String::new, |diagnostic| diagnostic.message.clone());
-            store::Error::Unusable(format!(
-                "the definition {digest} is not understood by this version: {first}"
-            ))
-        })?;
+        let plan = self.pinned(digest, crate::plan::from_normalised)?;
         lock(&self.plans).insert(digest.clone(), plan.clone());
         Ok(plan)
     }
@@ -459,11 +487,12 @@ impl Shared {
         lock(&self.plans).insert(plan.digest.clone(), plan.clone()).is_none()
     }
 
-    /// Makes events durable. While the disk is full it waits for room: what was decided must not be lost.
+    /// Makes events durable. While the disk is full a run waits for room: what was decided must not be lost. A new one
+    /// is refused (S3).
     pub(super) async fn append(&self, append: Append) -> Result<Seq, store::Error> {
         loop {
             match self.store.append(append.clone()).await {
-                Err(store::Error::Full) => {
+                Err(store::Error::Full) if append.expected > Seq(0) => {
                     tracing::warn!(run = %append.run, "the disk is full; waiting for room");
                     self.clock.sleep(FULL_BEAT).await;
                 }
@@ -492,7 +521,7 @@ impl Shared {
             match line.status {
                 RunStatus::Queued => {
                     // It was queued before: the same table queues it again.
-                    if let Err(error) = table.request(line.run, owner, &line.locks, true) {
+                    if let Err(error) = table.request(line.run, owner, &line.locks, false) {
                         tracing::error!(run = %line.run, %error, "a run cannot queue for its locks again");
                     }
                 }
@@ -503,12 +532,30 @@ impl Shared {
         Ok(())
     }
 
+    /// True if the locks that a run has queued for are its own by now.
+    fn has_turn(&self, run: RunId) -> bool {
+        lock(&self.locks).holds(run)
+    }
+
     /// Frees what a finished run held, and lets those go on that waited for it.
     pub(super) fn finish(self: &Arc<Self>, run: &RunState) {
         self.forget(run.id);
         self.updates.publish_end(run.id, run.status());
         self.executor.forget_processes(&run.id.to_string());
-        let granted = lock(&self.locks).release(run.id);
+        self.end_children(run);
+        self.release_locks(run.id);
+    }
+
+    /// Ends the actor of a run whose journal cannot be written. A run that was never recorded holds nothing.
+    pub(super) fn give_up(self: &Arc<Self>, run: RunId) {
+        self.forget(run);
+        if matches!(self.store.summary(run), Ok(None)) {
+            self.release_locks(run);
+        }
+    }
+
+    pub(super) fn release_locks(self: &Arc<Self>, run: RunId) {
+        let granted = lock(&self.locks).release(run);
         granted.into_iter().for_each(|next| self.grant(next));
     }
 

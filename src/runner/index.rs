@@ -16,7 +16,7 @@ pub(super) fn line(plan: &Plan, run: &RunState, now: Timestamp) -> Summary {
         run: run.id,
         workflow: run.created.workflow.clone(),
         status: run.status(),
-        held_reason: run.held_reason(),
+        held_reason: run.held_reason().map(|reason| reason.en),
         created_at: run.created_at,
         finished_at: run.finished.as_ref().map(|(at, _)| *at),
         due: idle.then(|| next_deadline(plan, run, now)).flatten(),

@@ -28,12 +28,14 @@ pub(super) fn mask(command: &mut Command, secrets: &Secrets) {
         Command::Opened { result: Err(failure), .. }
         | Command::Armed { result: Err(failure), .. }
         | Command::Concluded { result: Err(failure), .. }
+        | Command::Covered { result: Err(failure), .. }
         | Command::Summarized { result: Err(failure) }
         | Command::Observed { finding: Finding::CannotTell(failure), .. } => mask_failure(failure, masker),
         Command::Prepared { result, .. } => mask_preparation(result, masker),
         Command::Acted { end, .. } | Command::Observed { finding: Finding::Ended(end), .. } => {
             mask_end(end, masker);
         }
+        Command::ChildNoted { held: Some(held), .. } => mask_both(&mut held.reason, masker),
         Command::Judged { report, .. } => mask_report(report, secrets),
         Command::Concluded { result: Ok(value), .. } | Command::Summarized { result: Ok(value) } => {
             *value = secrets.protect(value);
@@ -77,6 +79,10 @@ fn mask_report(report: &mut WaitReport, secrets: &Secrets) {
 fn mask_end(end: &mut AttemptEnd, masker: &Masker) {
     if let AttemptEffect::Failed(failure) | AttemptEffect::Unknown(failure) = &mut end.effect {
         mask_failure(failure, masker);
+    }
+    if let Some(verdict) = &mut end.verdict {
+        mask_both(&mut verdict.message, masker);
+        verdict.failure.iter_mut().for_each(|failure| mask_failure(failure, masker));
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod child;
 pub mod codes;
+mod debts;
 mod effects;
 pub mod host;
 mod index;
@@ -17,8 +18,11 @@ mod recover;
 mod run_task;
 mod secret_inputs;
 pub mod start;
+mod stuck;
 mod tasks;
+mod tidy;
 mod timers;
+mod turns;
 mod updates;
 mod values;
 
@@ -45,6 +49,9 @@ pub enum Error {
     /// The cluster does not answer, or there is none.
     #[error("{}", .0.message)]
     Cluster(Failure),
+    /// This version does not accept the definition that the run is pinned to (E10).
+    #[error("{}", .0.message)]
+    Definition(Failure),
     /// There is no such run.
     #[error("there is no run {0}")]
     UnknownRun(RunId),

@@ -62,9 +62,19 @@ impl Observer {
 
     /// Reads everything live, once.
     pub(super) async fn read(&self) -> Readings {
+        let mut readings = self.read_plan(&self.plan).await;
+        for (unit, plan) in self.plan.again() {
+            let again = self.read_plan(plan).await;
+            readings.unreadable = readings.unreadable.or(again.unreadable);
+            readings.again.insert(unit.clone(), again.values);
+        }
+        readings
+    }
+
+    async fn read_plan(&self, plan: &ReadPlan) -> Readings {
         let mut readings = Readings::default();
-        for reading in self.plan.readings() {
-            let outcome = match self.plan.locate(reading, &readings) {
+        for reading in plan.readings() {
+            let outcome = match plan.locate(reading, &readings) {
                 Ok(None) => Ok(Value::Null),
                 Ok(Some(object)) => self.executor.read(&object, self.keeps_managed_fields).await,
                 Err(failure) => Err(failure),

@@ -145,13 +145,17 @@ impl RunTask {
                 }
             }
             if let Err(error) = self.save().await {
-                tracing::error!(run = %self.run.id, %error, "the journal cannot be written");
-                return self.shared.forget(self.run.id);
+                return self.stand_still(&error);
             }
             if self.shared.park(self.run.id, None, &self.inbox) {
                 return;
             }
         }
+    }
+
+    /// Takes messages that came before the run could take them.
+    pub(super) fn take_all(&mut self, messages: Vec<Message>) {
+        messages.into_iter().for_each(|message| self.take(message));
     }
 
     fn take(&mut self, message: Message) {
@@ -218,8 +222,7 @@ impl RunTask {
         loop {
             self.answer_at_once();
             if let Err(error) = self.save().await {
-                tracing::error!(run = %self.run.id, %error, "the journal cannot be written: the run stands still");
-                self.shared.forget(self.run.id);
+                self.stand_still(&error);
                 return false;
             }
             if self.run.finished.is_some() {
@@ -238,6 +241,16 @@ impl RunTask {
         let idle = self.tasks.is_empty() && self.cluster_checked;
         let due = next_deadline(&self.plan, &self.run, self.ticked);
         !(idle && self.shared.park(self.run.id, due, &self.inbox))
+    }
+
+    /// What was decided could not be made durable: whoever waits for it is told so.
+    fn stand_still(&mut self, error: &store::Error) {
+        tracing::error!(run = %self.run.id, %error, "the journal cannot be written: the run stands still");
+        self.shared.give_up(self.run.id);
+        for reply in self.waiting.drain(..) {
+            // Whoever asked may have gone away.
+            drop(reply.send(Err(error.clone().into())));
+        }
     }
 
     fn answer_at_once(&mut self) {

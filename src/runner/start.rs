@@ -52,16 +52,19 @@ impl Host {
     /// Paused, locks held with `lock_wait = "0s"`, expressions that cannot be evaluated, a cluster that does not
     /// answer, a store that cannot be written.
     pub async fn start(&self, start: Start) -> Result<RunId, Error> {
+        let Some(key) = start.key.clone() else { return self.start_new(start).await };
         let shared = &self.shared;
-        if let Some(known) =
-            start.key.as_deref().map(|key| shared.store.run_of_key(key)).transpose()?.flatten()
-        {
-            // One that an earlier process left open goes on: that is what whoever asks again wants.
-            if shared.store.summary(known)?.is_some_and(|line| !line.status.is_terminal()) {
-                shared.deliver(known, Message::Due);
-            }
-            return Ok(known);
+        let _turn = shared.turns.take(key.clone()).await;
+        let Some(known) = shared.store.run_of_key(&key)? else { return self.start_new(start).await };
+        // One that an earlier process left open goes on: that is what whoever asks again wants.
+        if shared.store.summary(known)?.is_some_and(|line| !line.status.is_terminal()) {
+            shared.deliver(known, Message::Due);
         }
+        Ok(known)
+    }
+
+    async fn start_new(&self, start: Start) -> Result<RunId, Error> {
+        let shared = &self.shared;
         if let Some(id) = start.id {
             if shared.store.summary(id)?.is_some() {
                 return Ok(id);
@@ -125,9 +128,9 @@ impl Host {
             .evaluate(&start.plan, &draft, |evaluator| (evaluator.locks(), evaluator.workflow_durations()));
         let (timeout, lock_wait) = durations.map_err(Error::Refused)?;
         created.locks = locks.map_err(Error::Refused)?;
-        created.lock_deadline = lock_wait.map(|wait| now + wait);
         created.timeout_ms = timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
         let granted = self.request_locks(id, &created, lock_wait.is_some_and(|wait| wait.is_zero()))?;
+        created.lock_deadline = lock_wait.filter(|_| !granted).map(|wait| now + wait);
         let has_locks = !created.locks.is_empty();
         let (mut run, mut events) = engine::decide::create(&start.plan, id, created, now);
         if granted && has_locks {

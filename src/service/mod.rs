@@ -18,14 +18,17 @@ use tokio::sync::mpsc;
 
 use crate::definition::Library;
 use crate::engine::Command;
+use crate::engine::RunState;
 use crate::engine::codes::LOST_RECORD;
 use crate::engine::event::Actor;
 use crate::engine::event::Trigger;
 use crate::engine::linked::Kind;
 use crate::engine::locks::LockView;
 use crate::engine::state::RunStatus;
+use crate::engine::unit::UnitId;
 use crate::failure::Failure;
 use crate::id::RunId;
+use crate::id::Seq;
 use crate::journal::Store;
 use crate::journal::store;
 use crate::journal::store::Summary;
@@ -79,8 +82,14 @@ impl Handle {
                 Ok(Reply::Done)
             }
             Operation::Command { run, verb } => {
-                self.host.command(run, command(verb, by)?).await?;
-                Ok(Reply::Done)
+                let mut command = command(verb, by)?;
+                let Command::Answer { unit, .. } = &mut command else {
+                    self.host.command(run, command).await?;
+                    return Ok(Reply::Done);
+                };
+                let run = self.asking(run, unit)?;
+                self.host.command(run, command).await?;
+                Ok(Reply::Answered { run })
             }
             Operation::Runs { filter, before, limit } => self.runs(&filter, before, limit),
             Operation::Show { run, events } => self.show(run, events),
@@ -111,11 +120,10 @@ impl Handle {
     pub fn watch(&self, run: RunId) -> Result<mpsc::Receiver<Change>, Problem> {
         let mut updates = self.host.watch(run);
         let (changes, receiver) = mpsc::channel(BEHIND_MAX);
-        let (plan, state) = self.host.load(run)?;
-        let first = Change { seq: state.seq, view: view::run(&plan, &state), events: vec![] };
+        let (mut seq, view, mut over) = self.look(run)?;
+        let first = Change { seq, view, events: vec![] };
         let handle = self.clone();
         tokio::spawn(async move {
-            let (mut seq, mut over) = (state.seq, state.finished.is_some());
             let mut next = Some(first);
             while let Some(change) = next.take() {
                 if changes.send(change).await.is_err() || over {
@@ -130,7 +138,8 @@ impl Handle {
                     let Ok((plan, state)) = handle.host.load(run) else { return };
                     if state.seq > seq {
                         let events = update.map(|update| view::events(&update)).unwrap_or_default();
-                        next = Some(Change { seq: state.seq, view: view::run(&plan, &state), events });
+                        next =
+                            Some(Change { seq: state.seq, view: handle.view(&plan, &state, None), events });
                         (seq, over) = (state.seq, state.finished.is_some());
                     } else if update.is_none() && changes.is_closed() {
                         return;
@@ -147,6 +156,73 @@ impl Handle {
     /// An unknown run.
     pub async fn end_of(&self, run: RunId) -> Result<RunStatus, Problem> {
         Ok(self.host.end_of(run).await?)
+    }
+
+    /// How far a run is, how it is to be shown, and whether that lasts. Of one of which nothing can be read, its line in
+    /// the index tells.
+    fn look(&self, run: RunId) -> Result<(Seq, Value, bool), Problem> {
+        match self.host.look(run) {
+            Ok((plan, state, stuck)) => {
+                let lasts = state.finished.is_some() || stuck.is_some();
+                Ok((state.seq, self.view(&plan, &state, stuck.as_ref()), lasts))
+            }
+            Err(error) => {
+                let line = self.store.summary(run).map_err(Error::from)?.ok_or_else(|| error.clone())?;
+                Ok((Seq(0), view::line(&line, &error.to_string()), true))
+            }
+        }
+    }
+
+    /// A run as it is shown, with the questions of the runs that it has called.
+    /// One that is stuck is Held, whatever its journal says.
+    fn view(&self, plan: &Plan, state: &RunState, stuck: Option<&Error>) -> Value {
+        let mut view = view::run(plan, state);
+        if let Some(error) = stuck.filter(|_| state.finished.is_none()) {
+            view["state"] = json!(RunStatus::Held.word());
+            view["held_reason"] = json!(error.to_string());
+        }
+        let mut asks = view::asks(state);
+        let mut needs_somebody = stuck.is_some() || !asks.is_empty();
+        let mut held = children_of(state);
+        while let Some(child) = held.pop() {
+            // One that cannot be read says so itself.
+            let Ok((_, state, stuck)) = self.host.look(child) else { continue };
+            needs_somebody |= stuck.is_some() || !state.asks.is_empty();
+            asks.extend(view::asks(&state));
+            held.extend(children_of(&state));
+        }
+        // A child that was answered a moment ago: its caller is about to hear of it.
+        if state.status() == RunStatus::Held && !needs_somebody {
+            (view["state"], view["held_reason"]) = (json!(RunStatus::Running.word()), Value::Null);
+        }
+        view["asks"] = json!(asks);
+        view
+    }
+
+    /// Whom an answer is for: the run that it was given to, or one that this run has called and that asks. `unit` may be
+    /// the step that called it; then it is forgotten on the way.
+    fn asking(&self, run: RunId, unit: &mut Option<UnitId>) -> Result<RunId, Problem> {
+        let (_, state, _) = self.host.look(run)?;
+        let asks_itself = match &unit {
+            Some(unit) => state.ask_of(unit).is_some(),
+            None => !state.asks.is_empty(),
+        };
+        if asks_itself {
+            return Ok(run);
+        }
+        let mut children = children_of(&state);
+        if let Some((_, child)) = state.held_children().find(|(caller, _)| unit.as_ref() == Some(caller)) {
+            (children, *unit) = (vec![child.run], None);
+        }
+        match children.as_slice() {
+            [] => Ok(run),
+            [child] => self.asking(*child, unit),
+            several => {
+                let names: Vec<_> = several.iter().map(ToString::to_string).collect();
+                let text = format!("several runs that it has called ask: answer one of {}", names.join(", "));
+                Err(Problem { kind: ProblemKind::Refused, failure: Failure::permanent("rejected", text) })
+            }
+        }
     }
 
     async fn start(
@@ -198,10 +274,12 @@ impl Handle {
     }
 
     fn show(&self, run: RunId, events: bool) -> Result<Reply, Problem> {
-        let (plan, state) = self.host.load(run)?;
-        let mut view = view::run(&plan, &state);
+        let (_, mut view, _) = self.look(run)?;
         if events {
-            let records = self.store.read(run).map_err(Error::from)?;
+            let records = match self.store.read(run) {
+                Err(store::Error::Damaged { good, .. }) => good,
+                records => records.map_err(Error::from)?,
+            };
             view["events"] = records.iter().map(view::event).collect();
         }
         Ok(Reply::Run { view })
@@ -256,6 +334,11 @@ fn matches(filter: &Filter, line: &Summary) -> bool {
         && (!filter.open || !line.status.is_terminal())
 }
 
+/// The runs that it has called and that wait for a person.
+fn children_of(state: &RunState) -> Vec<RunId> {
+    state.held_children().map(|(_, child)| child.run).collect()
+}
+
 /// A verb in the engine's words.
 fn command(verb: Verb, by: Actor) -> Result<Command, Problem> {
     Ok(match verb {
@@ -286,6 +369,7 @@ impl From<Error> for Problem {
         let (kind, failure) = match error {
             Error::Rejected(_) => (ProblemKind::Refused, Failure::permanent(codes::REJECTED, text)),
             Error::Refused(failure) => (ProblemKind::Refused, failure),
+            Error::Definition(failure) => (ProblemKind::Unusable, failure),
             Error::UnknownRun(_) => (ProblemKind::Usage, Failure::permanent(codes::UNKNOWN_RUN, text)),
             Error::Cluster(failure) => (ProblemKind::Unusable, failure),
             Error::Store(store::Error::Damaged { .. }) => {

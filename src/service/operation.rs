@@ -136,6 +136,11 @@ pub enum Reply {
         /// Which run.
         run: RunId,
     },
+    /// The answer was taken, durably.
+    Answered {
+        /// By which run: the one that it was given to, or one that this has called.
+        run: RunId,
+    },
     /// Lines of the index, newest first.
     Runs {
         /// The lines.

@@ -11,11 +11,13 @@ use crate::engine::event::Blob;
 use crate::engine::event::Trigger;
 use crate::engine::state::BlockState;
 use crate::engine::state::Phase;
+use crate::engine::state::RunStatus;
 use crate::engine::state::UnitState;
 use crate::engine::unit::Block;
 use crate::engine::unit::ItemKey;
 use crate::engine::unit::UnitId;
 use crate::journal::store::Recorded;
+use crate::journal::store::Summary;
 use crate::plan::Plan;
 use crate::runner::Update;
 
@@ -33,7 +35,7 @@ pub fn run(plan: &Plan, run: &RunState) -> Value {
         "digest": run.created.digest,
         "cluster": run.created.cluster,
         "state": status.word(),
-        "held_reason": run.held_reason(),
+        "held_reason": run.held_reason().map(|reason| reason.en),
         "inputs": run.created.inputs,
         "secrets": run.created.secrets,
         "trigger": trigger(&run.created.trigger),
@@ -43,17 +45,44 @@ pub fn run(plan: &Plan, run: &RunState) -> Value {
         "created_at": run.created_at.to_string(),
         "finished_at": finished.map(|(at, _)| at.to_string()),
         "rolled_back": finished.map(|(_, finished)| finished.outcome),
-        "verdict": verdict(plan, run),
+        "verdict": run.verdict(plan).map(|(step, verdict)| json!({
+            "step": step, "name": verdict.name, "severity": verdict.severity, "message": verdict.message,
+        })),
         "outputs": finished.map(|(_, finished)| finished.outputs.clone()),
         "failure": failure,
         "left": finished.map(|(_, finished)| &finished.left),
         "warnings": run.warnings.iter().map(|(step, failure)| json!({ "step": step, "failure": failure })).collect::<Vec<_>>(),
         "debts": run.debts,
-        "asks": run.asks,
+        "asks": asks(run),
         "notes": run.notes.iter().map(|(at, by, text)| json!({ "at": at.to_string(), "by": by, "text": text })).collect::<Vec<_>>(),
         "paused": run.paused_at.is_some(),
         "cancelling": run.cancel_requested && finished.is_none(),
         "steps": steps(plan, run),
+    })
+}
+
+/// A run of which nothing but its line in the index can be read, and why.
+pub(super) fn line(line: &Summary, why: &str) -> Value {
+    let over = line.status.is_terminal();
+    json!({
+        "id": line.run,
+        "workflow": line.workflow,
+        "title": null,
+        "digest": null,
+        "cluster": null,
+        "state": if over { line.status } else { RunStatus::Held }.word(),
+        "held_reason": if over { line.held_reason.as_deref() } else { Some(why) },
+        "inputs": null,
+        "trigger": null,
+        "created_at": line.created_at.to_string(),
+        "finished_at": line.finished_at.map(|at| at.to_string()),
+        "verdict": null,
+        "failure": null,
+        "warnings": [],
+        "debts": [],
+        "asks": [],
+        "notes": [],
+        "steps": [],
     })
 }
 
@@ -72,6 +101,9 @@ fn steps(plan: &Plan, run: &RunState) -> Vec<Value> {
         if block.units.is_empty() {
             let reason = block.skipped.map(crate::engine::event::SkipReason::words);
             rows.push(json!({ "name": name, "title": title, "item": null, "state": block.word(), "attempts": 0, "reason": reason }));
+        }
+        if let Some(Err(failure)) = &block.covered {
+            rows.push(json!({ "name": name, "title": title, "item": null, "state": block.word(), "attempts": 0, "failure": failure }));
         }
         for (key, unit) in &block.units {
             let item = (!key.is_empty()).then(|| key.clone());
@@ -171,12 +203,14 @@ fn undo_units(entry: u16, block: &BlockState) -> Vec<Value> {
     block.units.iter().map(row).collect()
 }
 
-/// The verdict of the run: that of the step that the workflow names, the worst of its items.
-fn verdict(plan: &Plan, run: &RunState) -> Option<Value> {
-    let block = run.steps.get(plan.workflow.verdict_of.as_ref()?)?;
-    let verdicts = block.units.values().filter_map(|unit| unit.verdict.as_ref());
-    let worst = verdicts.max_by_key(|verdict| verdict.severity)?;
-    Some(json!({ "name": worst.name, "severity": worst.severity, "message": worst.message }))
+/// The questions of a run, each with the run that asks: a child's are answered in the same way.
+pub(super) fn asks(run: &RunState) -> Vec<Value> {
+    let asks = run.asks.iter().map(|ask| json!(ask));
+    let named = asks.map(|mut ask| {
+        ask["run"] = json!(run.id);
+        ask
+    });
+    named.collect()
 }
 
 fn trigger(trigger: &Trigger) -> Value {

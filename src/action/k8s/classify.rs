@@ -39,6 +39,8 @@ impl Intent {
 const THROTTLE_MS_MIN: u64 = 1_000;
 /// The least delay before an eviction is repeated.
 const EVICTION_MS_MIN: u64 = 5_000;
+/// How long the certificate of a webhook may be refused: one that is being renewed is accepted again before (domain.md §7).
+const WEBHOOK_CERTIFICATE_MS_MAX: u64 = 5 * 60 * 1_000;
 /// How much of an answer that nobody understands is shown.
 const EXCERPT_CHARS_MAX: usize = 200;
 
@@ -86,6 +88,7 @@ impl Refusal<'_> {
         let message = [format!("{what}: {said}")].into_iter().chain(causes).collect::<Vec<_>>().join("; ");
         Failure {
             retry_after_ms: self.retry_after_ms(code, status.as_ref()),
+            give_up_after_ms: (code == codes::WEBHOOK_CERTIFICATE).then_some(WEBHOOK_CERTIFICATE_MS_MAX),
             ..Failure::new(class, code, message)
         }
     }
@@ -373,6 +376,16 @@ mod tests {
             let read = classify(*code, body.as_bytes(), Intent::Read);
             assert_ne!(read.class, Unknown, "a read has no effect: {code} {message}");
         }
+    }
+
+    #[test]
+    fn a_webhook_whose_certificate_is_refused_is_given_up_after_five_minutes() {
+        let refused = |text: &str| {
+            let body = status(500, "InternalError", &format!("failed calling webhook \"v\": {text}"));
+            classify(500, body.to_string().as_bytes(), Intent::Write).give_up_after_ms
+        };
+        assert_eq!(refused("x509: certificate signed by unknown authority"), Some(300_000));
+        assert_eq!(refused("connection refused"), None);
     }
 
     #[test]

@@ -158,7 +158,11 @@ async fn say_and_follow(
     let mut session = Session::open(global).await?;
     session.serve()?;
     let run = session.run(run).await?;
-    session.call(Operation::Command { run, verb }).await?;
+    if let Reply::Answered { run: by } = session.call(Operation::Command { run, verb }).await?
+        && by != run
+    {
+        printer.note(format_args!("{} {by}", printer.pick("the run that asked:", "提问的运行：")));
+    }
     if !session.is_local() {
         return Ok(0);
     }

@@ -91,7 +91,7 @@ impl<'r> Builder<'r> {
             finally,
             guards,
             outputs: self.templates(root, "outputs", Phase::Summary),
-            verdict_of: self.step_name(root, "verdict_of"),
+            verdict_of: self.step_names(root, "verdict_of"),
             rehearsals: list(root, "rehearsals").iter().filter_map(Self::rehearsal).collect(),
         };
         Some(Draft { workflow, root, steps: step_nodes, finally: finally_nodes, sites: self.sites, files })
@@ -410,6 +410,13 @@ impl<'r> Builder<'r> {
     pub(super) fn step_name(&mut self, node: &Node, key: &str) -> Option<StepName> {
         self.name(node, key)
     }
+
+    /// One name, or a list of them.
+    fn step_names(&mut self, node: &Node, key: &str) -> Vec<StepName> {
+        let nodes = node.get(key).map_or(&[][..], one_or_more);
+        let names = nodes.iter().filter_map(|node| Some((as_text(node)?, &node.place)));
+        names.filter_map(|(name, place)| self.parse_name(name, place)).collect()
+    }
 }
 
 pub(super) fn text<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
@@ -438,6 +445,14 @@ pub(super) fn list<'n>(node: &'n Node, key: &str) -> &'n [Node] {
     match node.get(key).map(|node| &node.kind) {
         Some(Kind::List(items)) => items,
         _ => &[],
+    }
+}
+
+/// The elements of a list; a single value is a list of one.
+pub(in crate::definition) fn one_or_more(node: &Node) -> &[Node] {
+    match &node.kind {
+        Kind::List(items) => items,
+        _ => std::slice::from_ref(node),
     }
 }
 

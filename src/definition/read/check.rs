@@ -32,6 +32,7 @@ pub(super) fn check(report: &mut Report, node: &Node, shape: &Shape) {
             | Shape::Duration
             | Shape::Regex
             | Shape::StepName
+            | Shape::StepNames
             | Shape::File
             | Shape::Target
             | Shape::Manifest,
@@ -57,6 +58,11 @@ pub(super) fn check(report: &mut Report, node: &Node, shape: &Shape) {
         (Shape::Exprs, Kind::List(items)) => {
             for item in items {
                 check(report, item, &Shape::Expr);
+            }
+        }
+        (Shape::StepNames, Kind::List(items)) if !items.is_empty() => {
+            for item in items {
+                check(report, item, &Shape::StepName);
             }
         }
         (Shape::After, Kind::List(items)) => {
@@ -97,6 +103,7 @@ fn expected(shape: &Shape) -> &'static str {
         Shape::CountOrAll => "a count or \"all\"",
         Shape::Choice(_) => "one of some texts",
         Shape::StepName => "the name of a step",
+        Shape::StepNames => "the name of a step, or a list of them,",
         Shape::List(_) => "a list",
         Shape::After => "a list of steps",
         Shape::Map(_) | Shape::Table(_) | Shape::Step { .. } => "a table",

@@ -15,6 +15,7 @@ use crate::definition::node::Node;
 use crate::definition::report::Report;
 use crate::definition::shape::Shape;
 
+pub(in crate::definition) use build::one_or_more;
 pub(in crate::definition) use knowledge::read_knowledge;
 pub(in crate::definition) use manifest::Files;
 pub(in crate::definition) use manifest::inline;

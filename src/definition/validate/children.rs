@@ -8,6 +8,7 @@ use crate::definition::model::GATE;
 use crate::definition::model::Workflow;
 use crate::definition::node::Node;
 use crate::definition::node::Place;
+use crate::definition::read;
 use crate::definition::read::Draft;
 use crate::definition::report::Report;
 use crate::definition::suggest::did_you_mean;
@@ -40,11 +41,31 @@ pub(super) fn check(report: &mut Report, drafts: &[Draft<'_>]) -> Vec<bool> {
             report.error_with(&codes::UNKNOWN_WORKFLOW, call.place, message, hint);
         }
     }
+    for draft in drafts {
+        verdicts(report, draft, |child| known.get(child).map(|i| &drafts[*i].workflow));
+    }
     for (i, draft) in drafts.iter().enumerate() {
         let mut path = vec![&draft.workflow.name];
         too_deep(report, &calls, &known, i, &mut path, &mut BTreeSet::new());
     }
     usable(report, drafts, &calls, &known)
+}
+
+/// The verdict of a step that calls a workflow is that of the workflow, which must have one.
+fn verdicts<'d>(
+    report: &mut Report,
+    draft: &Draft<'_>,
+    workflow: impl Fn(&WorkflowName) -> Option<&'d Workflow>,
+) {
+    let places = draft.root.get("verdict_of").map_or(&[][..], read::one_or_more);
+    for (name, node) in draft.workflow.verdict_of.iter().zip(places) {
+        let step = draft.workflow.steps.iter().find(|step| step.name == *name && step.wait.is_none());
+        let child = step.and_then(|step| step.action.child());
+        if let Some(child) = child.filter(|child| workflow(child).is_some_and(|w| w.verdict_of.is_empty())) {
+            let message = format!("`{name}` calls `{child}`, which has no `verdict_of` and so no verdict");
+            report.error(&codes::NO_END, &node.place, message);
+        }
+    }
 }
 
 fn calls_of<'d>(draft: &'d Draft<'_>) -> Vec<Call<'d>> {

@@ -12,6 +12,7 @@ use crate::definition::model::Step;
 use crate::definition::node::Kind;
 use crate::definition::node::Node;
 use crate::definition::node::Place;
+use crate::definition::read;
 use crate::definition::read::Draft;
 use crate::definition::report::Report;
 use crate::definition::suggest::did_you_mean;
@@ -34,16 +35,7 @@ pub(super) fn graph(report: &mut Report, draft: &Draft<'_>) -> Option<Graphs> {
             .map_or(&draft.root.place, |table| super::key_place(table, step.name.as_str()));
         report.error(&codes::TWICE, place, format!("there is also a step called `{}`", step.name));
     }
-    if let Some(verdict_of) = &workflow.verdict_of {
-        match workflow.steps.iter().find(|step| step.name == *verdict_of) {
-            None => unknown_step(report, &workflow.steps, verdict_of, place(draft.root, "verdict_of")),
-            Some(step) if !has_verdict(step) => {
-                let message = format!("`{verdict_of}` has no wait and so no verdict");
-                report.error(&codes::NO_END, place(draft.root, "verdict_of"), message);
-            }
-            Some(_) => {}
-        }
-    }
+    verdict_of(report, draft);
     Some(Graphs { steps: Graph::new(&workflow.steps).ok()?, finally: Graph::new(&workflow.finally).ok()? })
 }
 
@@ -74,6 +66,21 @@ fn edges(report: &mut Report, steps: &[Step], nodes: &[&Node], what: &str) {
             diagnostic = diagnostic.related(place, format!("`{}` waits for it here", steps[pair[1]].name));
         }
         report.push(diagnostic);
+    }
+}
+
+fn verdict_of(report: &mut Report, draft: &Draft<'_>) {
+    let steps = &draft.workflow.steps;
+    let places = draft.root.get("verdict_of").map_or(&[][..], read::one_or_more);
+    for (name, node) in draft.workflow.verdict_of.iter().zip(places) {
+        match steps.iter().find(|step| step.name == *name) {
+            None => unknown_step(report, steps, name, &node.place),
+            Some(step) if !has_verdict(step) => {
+                let message = format!("`{name}` has no wait and so no verdict");
+                report.error(&codes::NO_END, &node.place, message);
+            }
+            Some(_) => {}
+        }
     }
 }
 

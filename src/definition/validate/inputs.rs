@@ -143,16 +143,17 @@ fn given(report: &mut Report, workflow: &Workflow, node: &Node) {
 }
 
 fn expected_verdict(report: &mut Report, workflow: &Workflow, node: &Node, verdict: &str) {
-    let steps =
-        workflow.steps.iter().filter(|step| workflow.verdict_of.as_ref().is_none_or(|of| *of == step.name));
+    let of = &workflow.verdict_of;
+    let steps = workflow.steps.iter().filter(|step| of.is_empty() || of.contains(&step.name));
     if steps.clone().any(|step| step.action.uses == ActionKind::Workflow) {
         // The verdict may be that of the child, which is validated by itself.
         return;
     }
-    let names: Vec<&str> = steps
-        .flat_map(|step| step.wait.iter())
-        .flat_map(|wait| wait.verdicts.iter().map(|verdict| verdict.name.as_str()))
-        .collect();
+    // The verdict of an `assert` bears the name of its step.
+    let asserted = steps.clone().filter(|step| step.action.uses == ActionKind::Assert);
+    let waited = steps.flat_map(|step| step.wait.iter()).flat_map(|wait| &wait.verdicts);
+    let names: Vec<&str> =
+        asserted.map(|step| step.name.as_str()).chain(waited.map(|verdict| verdict.name.as_str())).collect();
     if !names.contains(&verdict) && !ENGINE_VERDICTS.contains(&verdict) {
         let place = node.get("expect").map_or(&node.place, |expect| place(expect, "verdict"));
         let message = format!("no verdict of the run is called `{verdict}`");

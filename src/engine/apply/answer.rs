@@ -73,7 +73,7 @@ impl RunState {
             Choice::Done if wait.is_some() => state.phase = Phase::Concluding,
             Choice::Done if ask.reason == AskReason::CannotTell => {
                 let effect = AttemptEffect::Unattributed;
-                state.end = Some(AttemptEnd { effect, ..AttemptEnd::unchanged() });
+                state.end = Some(AttemptEnd::of(effect));
                 state.footprint = Footprint::Changed;
                 state.phase = Phase::Acted;
             }

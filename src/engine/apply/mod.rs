@@ -117,7 +117,7 @@ impl RunState {
         self.fold(at, event);
         self.seq = seq;
         self.updated_at = at;
-        self.sync_clock(at);
+        self.sync_clock(at, matches!(event, Event::ChildNoted { .. }));
         Ok(())
     }
 
@@ -169,6 +169,11 @@ impl RunState {
                 self.asks.clear();
             }
             Event::Opened { block, items } => self.fold_opened(block, items),
+            Event::Covered { block, failure } => {
+                if let Some(state) = self.block_mut(block) {
+                    state.covered = Some(failure.clone().map_or(Ok(()), |failure| Err(Box::new(failure))));
+                }
+            }
             Event::Skipped { block, reason } => self.fold_skipped(at, block, *reason),
             Event::Created(_) => {}
             Event::PreconditionPending { unit, .. }
@@ -176,6 +181,7 @@ impl RunState {
             | Event::AttemptStarted { unit, .. }
             | Event::ProcessStarted { unit, .. }
             | Event::Interrupted { unit, .. }
+            | Event::ChildNoted { unit, .. }
             | Event::AttemptFinished { unit, .. }
             | Event::RetryScheduled { unit, .. }
             | Event::SleepStarted { unit, .. }
@@ -211,9 +217,10 @@ impl RunState {
         }
     }
 
-    /// Moves the run's own deadline by the time in which it was paused or asked (E7).
-    fn sync_clock(&mut self, at: Timestamp) {
-        let stopped = self.paused_at.is_some() || !self.asks.is_empty();
+    /// Moves the run's own deadline by the time in which it was paused or asked, itself or a child of it (E7).
+    fn sync_clock(&mut self, at: Timestamp, child_noted: bool) {
+        let child_asks = (child_noted || self.stopped_at.is_some()) && self.held_children().next().is_some();
+        let stopped = self.paused_at.is_some() || !self.asks.is_empty() || child_asks;
         match (stopped, self.stopped_at) {
             (true, None) => self.stopped_at = Some(at),
             (false, Some(since)) => {

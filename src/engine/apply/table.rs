@@ -23,6 +23,10 @@ pub(super) fn check(run: &RunState, event: &Event) -> Result<(), Objection> {
         Event::Created(_) => Err("the run exists".to_owned()),
         Event::LocksGranted { .. } => refuse_if(run.granted.is_some(), "the run has its locks"),
         Event::Opened { block, .. } => opening(run, block),
+        Event::Covered { block, .. } => {
+            let fits = run.block(block).is_some_and(|state| state.items.is_some() && state.covered.is_none());
+            refuse_if(!fits, "the block is not to be looked at as a whole")
+        }
         Event::Skipped { block, .. } => match run.block(block) {
             None => Ok(()),
             Some(state) => refuse_if(state.skipped.is_some() || has_begun(state), "the block has begun"),
@@ -55,6 +59,7 @@ pub(super) fn check(run: &RunState, event: &Event) -> Result<(), Objection> {
         }
         Event::ProcessStarted { unit, attempt, .. }
         | Event::Interrupted { unit, attempt, .. }
+        | Event::ChildNoted { unit, attempt, .. }
         | Event::AttemptFinished { unit, attempt, .. } => {
             let last = run.unit(unit).map_or(0, |state| state.attempt);
             refuse_if(*attempt != last, "it is about another attempt")?;
@@ -86,6 +91,7 @@ const fn fits(phase: &Phase, event: &Event) -> bool {
         Event::ProcessStarted { .. } | Event::Interrupted { .. } | Event::SleepStarted { .. } => {
             matches!(phase, P::Acting { .. })
         }
+        Event::ChildNoted { .. } => matches!(phase, P::Acting { .. } | P::Observing { .. }),
         Event::AttemptFinished { .. } => {
             matches!(phase, P::Acting { .. } | P::Observing { .. } | P::Sleeping { .. })
         }
@@ -103,6 +109,7 @@ const fn fits(phase: &Phase, event: &Event) -> bool {
         | Event::LocksGranted { .. }
         | Event::LockBroken { .. }
         | Event::Opened { .. }
+        | Event::Covered { .. }
         | Event::Skipped { .. }
         | Event::Compensated { .. }
         | Event::NotCompensated { .. }

@@ -22,6 +22,7 @@ use crate::engine::state::UnitState;
 use crate::engine::state::WaitState;
 use crate::engine::unit::Block;
 use crate::engine::unit::UnitId;
+use crate::failure::Failure;
 use crate::time::Timestamp;
 
 impl RunState {
@@ -72,11 +73,7 @@ impl RunState {
 
     /// Ends a unit.
     pub(super) fn end(&mut self, at: Timestamp, unit: &UnitId, outcome: UnitOutcome) {
-        let block = match &unit.block.undo {
-            None => self.steps.get_mut(&unit.block.step),
-            Some(_) => self.undos.get_mut(&unit.block),
-        };
-        let Some(block) = block else { return };
+        let Some(block) = self.block_mut(&unit.block) else { return };
         let Some(state) = block.units.get_mut(unit.item.as_deref().unwrap_or("")) else { return };
         state.phase = Phase::Done(outcome);
         state.finished_at = Some(at);
@@ -122,6 +119,7 @@ impl RunState {
         }
         let since = self.paused_at.unwrap_or(at);
         let state = self.begin(at, unit);
+        state.held_child = None;
         if matches!(ask.reason, AskReason::Approval(_)) {
             state.end = Some(AttemptEnd::unchanged());
         }
@@ -151,9 +149,11 @@ impl UnitState {
             attempted: false,
             footprint: Footprint::None,
             end: None,
+            held_child: None,
             verdict: None,
             outputs: None,
             failure: None,
+            failing_since: None,
         }
     }
 
@@ -193,10 +193,11 @@ impl UnitState {
                 let process = self.process();
                 self.phase = Phase::Observing { settle: *settle, process };
             }
+            Event::ChildNoted { held, .. } => self.held_child = held.clone().map(Box::new),
             Event::AttemptFinished { end, .. } => self.fold_end(at, end),
             Event::RetryScheduled { due, failure, .. } => {
                 self.retries += 1;
-                self.failure = Some(failure.clone());
+                self.note_failure(at, failure);
                 self.phase = Phase::Backoff { due: *due };
             }
             Event::SleepStarted { due, .. } => {
@@ -223,6 +224,13 @@ impl UnitState {
         }
     }
 
+    fn note_failure(&mut self, at: Timestamp, failure: &Failure) {
+        if self.failure.as_ref().is_none_or(|before| before.code != failure.code) {
+            self.failing_since = Some(at);
+        }
+        self.failure = Some(failure.clone());
+    }
+
     fn fold_end(&mut self, at: Timestamp, end: &AttemptEnd) {
         let observed = matches!(self.phase, Phase::Observing { .. });
         let (phase, failure) = match &end.effect {
@@ -239,12 +247,16 @@ impl UnitState {
             }
         };
         if let Some(failure) = failure {
-            self.failure = Some(failure.clone());
+            self.note_failure(at, failure);
         }
         // What is still to be observed leaves its mark when that is done.
         if !matches!(phase, Phase::Observing { .. }) {
             self.footprint = self.footprint.max(end.effect.footprint());
         }
+        if let Some(verdict) = &end.verdict {
+            self.verdict = Some(verdict.as_ref().clone());
+        }
+        self.held_child = None;
         self.end = Some(end.clone());
         self.phase = phase;
     }

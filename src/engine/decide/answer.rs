@@ -38,11 +38,12 @@ fn find<'r>(case: Case<'r>, unit: Option<&UnitId>) -> Result<&'r Ask, Rejection>
     let asks = &case.run.asks;
     let found = match unit {
         Some(unit) => case.run.ask_of(unit),
-        // Several questions of the run as a whole are answered one after the other, the oldest first.
-        None if asks.len() > 1 && asks.iter().any(|ask| ask.unit.is_some()) => {
-            return Err(Rejection::Ambiguous { open: named(asks) });
-        }
-        None => asks.first(),
+        // Questions of the run as a whole have no name; several are answered one after the other, the oldest first.
+        None => match (asks.iter().find(|ask| ask.unit.is_none()), asks.as_slice()) {
+            (Some(of_run), _) => Some(of_run),
+            (None, [_, _, ..]) => return Err(Rejection::Ambiguous { open: named(asks) }),
+            (None, asks) => asks.first(),
+        },
     };
     found.ok_or_else(|| not_found(case, unit))
 }

@@ -12,6 +12,7 @@ use crate::engine::decide::Rejection;
 use crate::engine::decide::prepare::stale;
 use crate::engine::event::AttemptEffect;
 use crate::engine::event::AttemptEnd;
+use crate::engine::event::HeldChild;
 use crate::engine::event::ProcessMark;
 use crate::engine::part::Part;
 use crate::engine::state::Phase;
@@ -46,7 +47,28 @@ pub(super) fn acted(
     if !matches!(state.phase, Phase::Acting { .. }) || state.attempt != attempt {
         return Err(other(&unit, state));
     }
-    Ok(vec![Event::AttemptFinished { unit, attempt, end: honest(end) }])
+    Ok(finished(case, unit, attempt, honest(end)))
+}
+
+/// The result, and the warning that belongs to its verdict.
+pub(super) fn finished(case: Case<'_>, unit: UnitId, attempt: u32, end: AttemptEnd) -> Vec<Event> {
+    let warning = end.verdict.as_ref().and_then(|verdict| case.warning(&unit, verdict));
+    [Event::AttemptFinished { unit, attempt, end }].into_iter().chain(warning).collect()
+}
+
+/// What the workflow that an attempt called needs.
+pub(super) fn child_noted(
+    case: Case<'_>,
+    unit: UnitId,
+    attempt: u32,
+    held: Option<HeldChild>,
+) -> Result<Vec<Event>, Rejection> {
+    let (_, state) = known(case, &unit)?;
+    if !matches!(state.phase, Phase::Acting { .. } | Phase::Observing { .. }) || state.attempt != attempt {
+        return Err(other(&unit, state));
+    }
+    let news = state.held_child.as_deref() != held.as_ref();
+    Ok(news.then_some(Event::ChildNoted { unit, attempt, held }).into_iter().collect())
 }
 
 /// Nobody may call an attempt failed and not know whether it had an effect.
@@ -73,14 +95,14 @@ pub(super) fn observed(
     let end = match finding {
         Finding::Done { ours, object, result } => {
             let effect = if ours { AttemptEffect::Changed } else { AttemptEffect::Unattributed };
-            AttemptEnd { effect, object, result, changes: None }
+            AttemptEnd { object, result, ..AttemptEnd::of(effect) }
         }
         Finding::NotDone => not_done(state),
         Finding::CannotTell(failure)
         | Finding::Ended(AttemptEnd { effect: AttemptEffect::Unknown(failure), .. })
             if case.is_halting(part) =>
         {
-            AttemptEnd { effect: AttemptEffect::Unknown(failure), ..AttemptEnd::unchanged() }
+            AttemptEnd::of(AttemptEffect::Unknown(failure))
         }
         Finding::CannotTell(failure)
         | Finding::Ended(AttemptEnd { effect: AttemptEffect::Unknown(failure), .. }) => {
@@ -90,7 +112,7 @@ pub(super) fn observed(
         }
         Finding::Ended(end) => end,
     };
-    Ok(vec![Event::AttemptFinished { unit, attempt, end }])
+    Ok(finished(case, unit, attempt, end))
 }
 
 /// The end of an attempt that turned out to have had no effect. If a crash interrupted it, nobody is to blame and it
@@ -101,7 +123,7 @@ fn not_done(state: &UnitState) -> AttemptEnd {
             let failure = Failure { class: FailureClass::Retryable, ..failure.clone() };
             AttemptEnd::failed(failure)
         }
-        Some(_) | None => AttemptEnd { effect: AttemptEffect::NotDone, ..AttemptEnd::unchanged() },
+        Some(_) | None => AttemptEnd::of(AttemptEffect::NotDone),
     }
 }
 

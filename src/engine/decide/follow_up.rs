@@ -1,9 +1,11 @@
 //! What follows from the state alone. Asked again and again until nothing does.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::definition::model::Step;
 use crate::engine::Event;
 use crate::engine::RunState;
 use crate::engine::ask::AskReason;
@@ -51,12 +53,14 @@ pub fn follow_up(plan: &Plan, run: &RunState, now: Timestamp) -> Vec<Event> {
     }
     match case.progress() {
         Progress::Undoing(undoing) if !run.asks_as_a_whole() => rollback::follow_up(case, undoing),
+        Progress::Finally(step) => {
+            skipped(step, standing::finally_readiness(plan, run, step)).into_iter().collect()
+        }
         Progress::Over => vec![finished(case, Arc::new(Value::Null))],
         Progress::Queued
         | Progress::Forward
         | Progress::Halting
         | Progress::Undoing(_)
-        | Progress::Finally(_)
         | Progress::Summarizing => vec![],
     }
 }
@@ -99,7 +103,7 @@ fn unit_goes_on(case: Case<'_>, part: Part<'_>, unit: UnitId, state: &UnitState)
         }
         // What is in flight is awaited.
         Phase::Acting { .. } if part.is_internal() && case.is_halting(part) => {
-            let end = AttemptEnd { effect: AttemptEffect::NotDone, ..AttemptEnd::unchanged() };
+            let end = AttemptEnd::of(AttemptEffect::NotDone);
             Some(Event::AttemptFinished { unit, attempt: state.attempt, end })
         }
         Phase::Acting { .. } | Phase::Observing { .. } | Phase::Done(_) | Phase::Inherited => None,
@@ -122,7 +126,10 @@ fn after_failure(case: Case<'_>, part: Part<'_>, unit: UnitId, state: &UnitState
         return Event::Failed { unit, failure };
     }
     let tries = state.retries + 1;
-    let repeatable = failure.class != FailureClass::Permanent && tries < part.attempts();
+    let longest = failure.give_up_after_ms.map(Duration::from_millis);
+    let lasts = state.failing_since.map(|since| case.now.since(since));
+    let hopeless = longest.zip(lasts).is_some_and(|(longest, lasts)| lasts >= longest);
+    let repeatable = failure.class != FailureClass::Permanent && tries < part.attempts() && !hopeless;
     if !repeatable {
         return case.fail(part, &unit, failure);
     }
@@ -155,11 +162,12 @@ fn breaches(case: Case<'_>) -> Vec<Event> {
 
 /// Failures that do not stop the run are said once, when their step is over.
 fn warnings(case: Case<'_>) -> Vec<Event> {
-    let failed = case.run.steps.iter().filter(|(_, block)| block.failed > 0 && block.open == 0);
+    let failed = case.run.steps.iter().filter(|(_, block)| block.is_marred() && block.open == 0);
     for (name, block) in failed {
-        let warned = case.run.warnings.iter().any(|(step, _)| step.as_ref() == Some(name));
         let part = Part::of(case.plan, &Block::forward(name.clone()));
         let (Some(part), Some(failure)) = (part, standing::first_failure(block)) else { continue };
+        let warned =
+            case.run.warnings.iter().any(|(step, said)| step.as_ref() == Some(name) && said == failure);
         let tolerated = part.continues_on_error() || !standing::has_failed(part, block);
         if warned || !tolerated || standing::outcome(part, block).is_none() {
             continue;
@@ -191,7 +199,7 @@ fn turn(case: Case<'_>) -> Vec<Event> {
     if run.cancel_requested || (run.is_rollback_only() && run.granted.is_some()) {
         return vec![Event::RollbackStarted { failure: None }];
     }
-    let failed = run.steps.iter().filter(|(_, block)| block.failed > 0);
+    let failed = run.steps.iter().filter(|(_, block)| block.is_marred());
     let fatal = failed.filter_map(|(name, block)| {
         let part = Part::of(case.plan, &Block::forward(name.clone()))?;
         let fatal =
@@ -207,11 +215,14 @@ fn skips(case: Case<'_>) -> Vec<Event> {
         return vec![];
     }
     let waiting = case.frontier().into_iter().filter(|step| standing::begun(case.run, &step.name).is_none());
-    let skipped = waiting.filter_map(|step| match standing::readiness(case.plan, case.run, step) {
+    waiting.filter_map(|step| skipped(step, standing::readiness(case.plan, case.run, step))).collect()
+}
+
+fn skipped(step: &Step, readiness: Readiness) -> Option<Event> {
+    match readiness {
         Readiness::Skip(reason) => Some(Event::Skipped { block: Block::forward(step.name.clone()), reason }),
         Readiness::Blocked | Readiness::Ready => None,
-    });
-    skipped.collect()
+    }
 }
 
 /// The last event.

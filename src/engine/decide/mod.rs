@@ -17,11 +17,13 @@ mod wait;
 use crate::engine::Command;
 use crate::engine::Event;
 use crate::engine::RunState;
+use crate::engine::ask::AskReason;
 use crate::engine::case::Case;
 use crate::engine::event::Created;
 use crate::engine::invariant;
 use crate::engine::limits;
 use crate::engine::standing;
+use crate::failure::Bilingual;
 use crate::id::RunId;
 use crate::id::Seq;
 use crate::plan::Plan;
@@ -55,11 +57,13 @@ pub fn decide(
         Command::ProcessStarted { unit, attempt, process } => {
             attempt::process_started(case, unit, attempt, process)
         }
+        Command::ChildNoted { unit, attempt, held } => attempt::child_noted(case, unit, attempt, held),
         Command::Acted { unit, attempt, end } => attempt::acted(case, unit, attempt, end),
         Command::Observed { unit, attempt, finding } => attempt::observed(case, unit, attempt, finding),
         Command::Armed { unit, result } => wait::armed(case, &unit, result),
         Command::Judged { unit, report } => wait::judged(case, &unit, &report),
         Command::Concluded { unit, result } => attempt::concluded(case, unit, result),
+        Command::Covered { block, result } => prepare::covered(case, block, result),
         Command::GuardBroken { guard, message } => control::guard_broken(case, guard, message),
         Command::Summarized { result } => follow_up::summarized(case, result),
         Command::Cancel { by, reason } => control::cancel(case, by, reason),
@@ -106,6 +110,17 @@ pub fn advance(
         assert!(applied < limits::CONSEQUENCES_MAX, "what follows from a command comes to an end");
         events.extend(more);
     }
+}
+
+/// Asks a person what is to become of a run whose journal has lost its end, unless it is over: the question, applied.
+pub fn ask_about_loss(plan: &Plan, run: &mut RunState, message: Bilingual, now: Timestamp) -> Vec<Event> {
+    if run.finished.is_some() {
+        return vec![];
+    }
+    let question = Case { plan, run, now }.ask_as_a_whole(AskReason::LostRecord, message);
+    let seq = run.seq.next();
+    run.apply(seq, now, &question).expect("a run that is open may ask");
+    vec![question]
 }
 
 /// Brings a replayed run up to date with its plan: without it everything works, only slower.

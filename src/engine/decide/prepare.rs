@@ -13,6 +13,7 @@ use crate::engine::command::Opening;
 use crate::engine::command::Preparation;
 use crate::engine::command::Ready;
 use crate::engine::decide::Rejection;
+use crate::engine::decide::attempt;
 use crate::engine::effect;
 use crate::engine::effect::Effect;
 use crate::engine::event::AttemptEnd;
@@ -54,6 +55,16 @@ pub(super) fn opened(
         return Ok(vec![case.fail(part, &unit, Failure::permanent(codes::LIST_TOO_LONG, text))]);
     }
     Ok(vec![Event::Opened { block: block.clone(), items }])
+}
+
+/// The items of a block that are over were looked at as a whole.
+pub(super) fn covered(
+    case: Case<'_>,
+    block: Block,
+    result: Result<(), Failure>,
+) -> Result<Vec<Event>, Rejection> {
+    expected(case, &block, &Effect::Cover(block.clone()))?;
+    Ok(vec![Event::Covered { block, failure: result.err() }])
 }
 
 /// The target was read, the conditions evaluated, the request rendered.
@@ -159,15 +170,15 @@ fn unreadable(case: Case<'_>, part: Part<'_>, unit: &UnitId, failure: Failure) -
 
 fn start(case: Case<'_>, part: Part<'_>, unit: &UnitId, ready: Ready) -> Vec<Event> {
     let state = case.run.unit(unit);
-    let attempt = state.map_or(0, |state| state.attempt) + 1;
-    if attempt > limits::ATTEMPTS_MAX {
+    let number = state.map_or(0, |state| state.attempt) + 1;
+    if number > limits::ATTEMPTS_MAX {
         let text = format!("{unit} was attempted {} times", limits::ATTEMPTS_MAX);
         return vec![case.fail(part, unit, Failure::permanent(codes::TOO_MANY_ATTEMPTS, text))];
     }
     let known = state.is_some_and(|state| state.facts.is_some());
     let started = Event::AttemptStarted {
         unit: unit.clone(),
-        attempt,
+        attempt: number,
         facts: (!known).then(|| ready.facts.unwrap_or_default()),
         object: ready.object,
         request: ready.request,
@@ -175,13 +186,13 @@ fn start(case: Case<'_>, part: Part<'_>, unit: &UnitId, ready: Ready) -> Vec<Eve
         step_deadline: step_deadline(case, state, ready.step_timeout),
         retry: (part.attempts() > 1).then(|| RetryDelays::new(ready.retry_delays.0, ready.retry_delays.1)),
     };
-    let finished = |end| Event::AttemptFinished { unit: unit.clone(), attempt, end };
+    let finished = |end| attempt::finished(case, unit.clone(), number, end);
     match ready.go {
         Go::Act => vec![started],
-        Go::Done(end) => vec![started, finished(end)],
+        Go::Done(end) => [started].into_iter().chain(finished(end)).collect(),
         Go::Debt(draft) => {
             let debt = case.debt(unit, draft);
-            [Some(started), debt, Some(finished(AttemptEnd::unchanged()))].into_iter().flatten().collect()
+            [started].into_iter().chain(debt).chain(finished(AttemptEnd::unchanged())).collect()
         }
         Go::Sleep(duration) => {
             vec![started, Event::SleepStarted { unit: unit.clone(), due: case.now + duration }]

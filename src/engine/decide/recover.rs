@@ -32,7 +32,7 @@ fn recover_unit(
     let attempt = state.attempt;
     match &state.phase {
         Phase::Acting { .. } if Part::of(case.plan, &unit.block).is_some_and(Part::is_internal) => {
-            let end = AttemptEnd { effect: AttemptEffect::NotDone, ..AttemptEnd::unchanged() };
+            let end = AttemptEnd::of(AttemptEffect::NotDone);
             Some(Event::AttemptFinished { unit, attempt, end })
         }
         Phase::Acting { deadline, .. } => {

@@ -63,7 +63,7 @@ fn tick_unit(case: Case<'_>, part: Part<'_>, unit: UnitId, state: &UnitState) ->
             if !part.is_internal() && case.now >= *deadline + limits::REPORT_GRACE =>
         {
             let failure = Failure::unknown(codes::ATTEMPT_TIMEOUT, format!("{unit} gave no answer in time"));
-            let end = AttemptEnd { effect: AttemptEffect::Unknown(failure), ..AttemptEnd::unchanged() };
+            let end = AttemptEnd::of(AttemptEffect::Unknown(failure));
             Some(Event::AttemptFinished { unit, attempt, end })
         }
         Phase::Sleeping { due } if *due <= case.now => {

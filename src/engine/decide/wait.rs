@@ -137,7 +137,7 @@ impl<'a> Judge<'a> {
     fn by_verdict(&self, applying: &Applying<'_>) -> Vec<Event> {
         let verdict = applying.verdict;
         match verdict.outcome {
-            Outcome::Succeed => vec![self.reached(applying, Outcome::Succeed)],
+            Outcome::Succeed => self.succeeded(applying),
             Outcome::Fail => {
                 let code = if verdict.name == "fail_if" { codes::FAIL_IF } else { codes::VERDICT };
                 vec![self.verdict_failed(
@@ -206,8 +206,17 @@ impl<'a> Judge<'a> {
             objects: self.wait.seen.keys().cloned().collect(),
             gone_when: None,
         });
-        let debt = draft.and_then(|draft| self.case.debt(self.unit, draft));
-        debt.into_iter().chain([self.reached(applying, Outcome::Succeed)]).collect()
+        match draft.and_then(|draft| self.case.debt(self.unit, draft)) {
+            Some(debt) => vec![debt, self.reached(applying, Outcome::Succeed)],
+            None => self.succeeded(applying),
+        }
+    }
+
+    /// The good end, and the warning that belongs to its verdict.
+    fn succeeded(&self, applying: &Applying<'_>) -> Vec<Event> {
+        let verdict = self.verdict(applying, Outcome::Succeed, None);
+        let warning = self.case.warning(self.unit, &verdict);
+        [self.event(verdict)].into_iter().chain(warning).collect()
     }
 
     fn ask(&self, applying: &Applying<'_>) -> Vec<Event> {
@@ -242,26 +251,23 @@ impl<'a> Judge<'a> {
         Failure::new(class, code, text)
     }
 
-    fn reached(&self, applying: &Applying<'_>, outcome: Outcome) -> Event {
-        self.event(VerdictReached {
+    fn verdict(&self, applying: &Applying<'_>, outcome: Outcome, failure: Option<Failure>) -> VerdictReached {
+        VerdictReached {
             name: applying.verdict.name.clone(),
             outcome,
             severity: applying.verdict.severity,
             message: applying.message.clone(),
             evidence: applying.evidence.cloned(),
-            failure: None,
-        })
+            failure,
+        }
+    }
+
+    fn reached(&self, applying: &Applying<'_>, outcome: Outcome) -> Event {
+        self.event(self.verdict(applying, outcome, None))
     }
 
     fn verdict_failed(&self, applying: &Applying<'_>, outcome: Outcome, failure: Failure) -> Event {
-        self.event(VerdictReached {
-            name: applying.verdict.name.clone(),
-            outcome,
-            severity: applying.verdict.severity,
-            message: applying.message.clone(),
-            evidence: applying.evidence.cloned(),
-            failure: Some(failure),
-        })
+        self.event(self.verdict(applying, outcome, Some(failure)))
     }
 
     fn failed(&self, name: &str, failure: Failure, evidence: Option<Blob>) -> Event {

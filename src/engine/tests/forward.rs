@@ -537,6 +537,24 @@ fn no_progress_is_a_stall_but_time_out_of_sight_does_not_count() {
 }
 
 #[test]
+fn a_failure_that_has_a_limit_is_repeated_no_longer_than_that() {
+    let limited = Reply::Fail(Failure {
+        give_up_after_ms: Some(300_000),
+        ..Failure::retryable("cert", "it is refused")
+    });
+    let mut run = Driver::new(&step("a", &[], "retry = { attempts = 100 }"));
+    let began = run.now;
+    // What failed for another reason before does not count.
+    let replies = [vec![passing(); 3], vec![limited.clone(); 2], vec![passing()], vec![limited]].concat();
+    run.on("act a", &replies).go();
+    assert!(run.log().ends_with("finished Failed, left []\n"), "{}", run.log());
+    let began_again =
+        run.journal.iter().rfind(|(_, _, event)| line(event).ends_with("busy")).expect("it was").1;
+    let lasted = run.now.since(began_again);
+    assert!((300..400).contains(&lasted.as_secs()) && began_again > began, "{lasted:?}: {}", run.log());
+}
+
+#[test]
 fn a_step_timeout_covers_all_attempts() {
     let mut run = Driver::new(&step("a", &[], "retry = { attempts = 100, delay = \"10s\" }"));
     run.on("prepare a", &[Reply::StepTimeout(Duration::from_secs(25))]).on("act a", &[passing()]).go();

@@ -139,6 +139,60 @@ fn more_failures_than_allowed_stop_further_items_and_half_done_lists_are_undone(
 }
 
 #[test]
+fn what_must_hold_over_all_items_is_looked_at_when_they_are_over() {
+    let covering = |more: &str| list("a", &format!("covers = 'items.size() > 1'\n{more}")) + &undo("a", "");
+    let mut run = Driver::new(&(covering("") + &step("b", &["a"], "")));
+    run.on("cover a", &[Reply::Silence]).go();
+    assert_eq!(run.effects(), [Effect::Cover(unit("a").block)], "b waits for it");
+    run.restart().on("cover a", &[Reply::Changed]).go();
+    expect![[r#"
+        succeeded a[z]
+        covered a yes
+        attempt_started b 1
+        attempt_finished b changed
+        succeeded b
+        finished Succeeded, left []
+    "#]]
+    .assert_eq(&run.log_from("succeeded a[z]"));
+
+    let mut run = Driver::new(&covering("max_failures = \"all\""));
+    run.on("act a[x]", &[lasting()]).on("cover a", &[lasting()]).go();
+    expect![[r#"
+        succeeded a[z]
+        covered a broken
+        rollback_started broken
+        attempt_started a[z]/undo.0 1
+        attempt_finished a[z]/undo.0 changed
+        succeeded a[z]/undo.0
+        compensated a[z]
+        attempt_started a[y]/undo.0 1
+        attempt_finished a[y]/undo.0 changed
+        succeeded a[y]/undo.0
+        compensated a[y]
+        attempt_started a[x]/undo.0 1
+        attempt_finished a[x]/undo.0 changed
+        succeeded a[x]/undo.0
+        compensated a[x]
+        finished RolledBack, left []
+    "#]]
+    .assert_eq(&run.log_from("succeeded a[z]"));
+
+    let mut run = Driver::new(&covering("on_error = \"continue\""));
+    run.on("cover a", &[lasting()]).go();
+    expect![[r#"
+        succeeded a[z]
+        covered a broken
+        warned broken
+        finished Succeeded, left []
+    "#]]
+    .assert_eq(&run.log_from("succeeded a[z]"));
+
+    let mut run = Driver::new(&covering(""));
+    run.on("act a[z]", &[lasting()]).go();
+    assert!(!run.log().contains("covered"), "it has failed already");
+}
+
+#[test]
 fn a_rollback_entry_with_a_list_of_its_own_runs_once_and_last() {
     let own = undo("a", "for_each = '[\"p\", \"q\"]'");
     let mut run = Driver::new(&(list("a", "") + &undo("a", "") + &own + &step("b", &["a"], "")));

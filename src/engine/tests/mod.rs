@@ -2,6 +2,7 @@
 
 #![expect(clippy::needless_raw_string_hashes, reason = "expect-test writes them when it updates a snapshot")]
 
+mod children;
 mod cuts;
 mod forward;
 mod lists;

@@ -342,6 +342,19 @@ fn a_guard_holds_from_the_end_of_one_step_to_the_start_of_another() {
 }
 
 #[test]
+fn a_question_of_the_run_as_a_whole_needs_no_name() {
+    let mut run = with_approval("");
+    run.run.created.locks = vec!["vm/demo".into()];
+    let break_lock =
+        Command::BreakLock { key: "vm/demo".into(), by: actor("bob"), reason: "stuck".to_owned() };
+    run.send(break_lock).expect("it holds it");
+    assert_eq!(run.run.asks.len(), 2);
+    run.answer(None, Choice::Skip);
+    run.answer(None, Choice::Approve).go();
+    assert_eq!(run.run.status(), RunStatus::Succeeded);
+}
+
+#[test]
 fn a_run_waits_for_its_locks_and_may_lose_one() {
     let plan = plan_of(&step("a", &[], ""));
     let locked = |run: &mut Created| run.locks = vec!["vm/demo".into()];

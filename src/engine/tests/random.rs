@@ -75,6 +75,9 @@ fn plain(shape: &Shape, name: &str, after: &[String]) -> String {
     if shape.list {
         more += "for_each = '[\"x\", \"y\", \"z\"]'\nmax_parallel = 2\nmax_failures = 1\n";
     }
+    if shape.list && shape.kind > 6 {
+        more += "covers = 'items.size() == 3'\n";
+    }
     if shape.continues {
         more += "on_error = \"continue\"\n";
     }
@@ -96,7 +99,7 @@ fn reply(effect: &Effect, number: u8) -> Option<Reply> {
     let dark =
         WaitReport { unreadable: Some(Failure::retryable("away", "no answer")), ..WaitReport::default() };
     let replies = match effect {
-        Effect::Open(_) | Effect::Conclude(_) | Effect::Summarize | Effect::Guard(_) => {
+        Effect::Open(_) | Effect::Conclude(_) | Effect::Cover(_) | Effect::Summarize | Effect::Guard(_) => {
             vec![lasting(), passing(), Reply::Skip]
         }
         Effect::Prepare(_) => vec![

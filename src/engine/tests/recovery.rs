@@ -90,7 +90,7 @@ fn an_observed_end_that_is_unknown_is_never_repeated_blindly() {
     run.on("act a", &[Reply::Unknown]).on("observe a", &[Reply::Silence]).settle();
     run.now = run.now + Duration::from_mins(1);
     let effect = AttemptEffect::Unknown(Failure::unknown("lost", "no answer came"));
-    let finding = Finding::Ended(AttemptEnd { effect, ..AttemptEnd::unchanged() });
+    let finding = Finding::Ended(AttemptEnd::of(effect));
     run.send(Command::Observed { unit: unit("a"), attempt: 1, finding }).expect("it is observed");
     assert_eq!(run.run.status(), RunStatus::Held);
 

@@ -112,6 +112,7 @@ fn events(attempt: u32) -> Vec<Event> {
         },
         Event::ProcessStarted { unit: a(), attempt, process },
         Event::Interrupted { unit: a(), attempt, settle: at },
+        Event::ChildNoted { unit: a(), attempt, held: None },
         Event::AttemptFinished { unit: a(), attempt, end: AttemptEnd::unchanged() },
         Event::RetryScheduled { unit: a(), attempt, due: at, failure: failure() },
         Event::SleepStarted { unit: a(), due: at },
@@ -168,6 +169,7 @@ fn every_event_is_legal_in_these_phases_and_an_illegal_one_changes_nothing() {
         attempt_started: new pending backoff
         process_started: acting
         interrupted: acting
+        child_noted: acting observing
         attempt_finished: acting observing sleeping
         retry_scheduled: new pending backoff failing
         sleep_started: acting

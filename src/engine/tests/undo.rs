@@ -315,6 +315,33 @@ fn between_two_attempts_the_undo_runs_if_the_policy_says_so() {
 }
 
 #[test]
+fn a_finally_step_comes_behind_those_that_it_is_after_and_not_without_them() {
+    let finally = |name: &str, after: &str| {
+        format!(
+            "[finally.{name}]\ntitle = \"{name}\"\nafter = {after}\nuses = \"process\"\nidempotent = true\n\
+             command = [\"{name}\"]\n"
+        )
+    };
+    let steps = step("a", &[], "")
+        + &finally("last", "[\"middle\"]")
+        + &finally("anyway", "[{ step = \"first\", on = \"any\" }]")
+        + &finally("middle", "[\"first\"]")
+        + &finally("first", "[]");
+    let order = |run: &Driver| {
+        let begun = |line: &str| Some(line.strip_prefix("attempt_started ")?.split(' ').next()?.to_owned());
+        run.log().lines().filter_map(begun).skip(1).collect::<Vec<_>>()
+    };
+    let mut run = Driver::new(&steps);
+    run.go();
+    assert_eq!(order(&run), ["first", "anyway", "middle", "last"]);
+    let mut run = Driver::new(&steps);
+    run.on("act first", &[lasting()]).go();
+    assert_eq!(order(&run), ["first", "anyway"]);
+    assert!(run.log().contains("skipped middle Unreachable\nskipped last Unreachable"), "{}", run.log());
+    assert_eq!(run.run.status(), RunStatus::Succeeded);
+}
+
+#[test]
 fn finally_steps_run_after_success_and_after_a_rollback_and_change_no_outcome() {
     let finally = "[finally.z]\ntitle = \"z\"\nuses = \"process\"\nidempotent = true\ncommand = [\"z\"]\n\
                    [finally.y]\ntitle = \"y\"\nuses = \"process\"\nidempotent = true\ncommand = [\"y\"]\n";

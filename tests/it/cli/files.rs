@@ -55,30 +55,67 @@ async fn a_store_can_be_checked_taken_away_and_brought_back() {
     assert_eq!(site.show(&held).await["state"], "Held", "the first store knows nothing of it");
 }
 
+/// Damages the last record of a run, whose store is closed.
+fn damage(site: &Site, run: &str) {
+    let run: RunId = run.parse().unwrap();
+    tamper(&site.path("state"), |tree| {
+        let prefix = [&b"j"[..], &run.to_be_bytes()].concat();
+        let (key, mut row) = tree.scan_prefix(prefix).last().unwrap().unwrap();
+        row[40] ^= 1;
+        tree.insert(key, row).unwrap();
+    });
+}
+
 #[tokio::test]
 async fn a_lost_record_holds_its_run_and_no_other() {
     let site = Site::new();
     let owner = site.stay(&["run", "keep", "-i", &format!("file={}", site.text("go"))]).await;
     site.expect(5, &["run", "asks"]).await;
+    let terminated = site.newest("asks").await;
+    site.expect(5, &["run", "asks"]).await;
     let (keep, asks) = (site.newest("keep").await, site.newest("asks").await);
     super::programs::is_running(&site).await;
+    // Of the one run the end will be lost, of the other all.
+    site.expect(0, &["note", &asks, "this will be lost"]).await;
     owner.signal(rustix::process::Signal::KILL);
     owner.ended().await;
-    let damaged: RunId = asks.parse().unwrap();
-    tamper(&site.path("state"), |tree| {
-        let prefix = [&b"j"[..], &damaged.to_be_bytes()].concat();
-        let (key, mut row) = tree.scan_prefix(prefix).last().unwrap().unwrap();
-        row[40] ^= 1;
-        tree.insert(key, row).unwrap();
-    });
+    damage(&site, &asks);
+    damage(&site, &terminated);
     site.expect(8, &["store", "check"]).await;
     site.write("go", "");
     let said = site.expect(6, &["resume"]).await;
     assert!(said.err.contains("lost-record: A record of the run's journal is bad"), "{said:?}");
     assert_eq!(site.show(&keep).await["state"], "Succeeded", "the other run has gone on");
     let mine = site.expect(0, &["runs", "--needs-me", "--output", "json"]).await.json();
-    assert_eq!((&mine[0]["run"], &mine[0]["held_reason"]), (&asks.clone().into(), &"lost-record".into()));
-    site.expect(6, &["show", &asks]).await;
+    assert_eq!(mine[0]["run"], asks.as_str(), "{mine:#}");
+    assert!(mine[0]["held_reason"].as_str().unwrap().starts_with("lost-record: "), "{mine:#}");
+
+    let view = site.show(&asks).await;
+    let reasons: Vec<_> = view["asks"].as_array().unwrap().iter().map(|ask| &ask["reason"]).collect();
+    assert!(view["state"] == "Held" && reasons.contains(&&"lost_record".into()), "{view:#}");
+    let said = site.expect(0, &["show", &asks]).await;
+    assert!(said.out.contains(&format!("windrow decide {asks} fail")), "{said:?}");
+    site.expect(6, &["note", &asks, "nothing but a decision is taken"]).await;
+    site.expect(1, &["decide", &asks, "fail", "--reason", "start again"]).await;
+    let view = site.show(&asks).await;
+    assert_eq!(
+        (&view["state"], &view["failure"]["code"]),
+        (&"Failed".into(), &"lost-record".into()),
+        "{view:#}"
+    );
+
+    let view = site.show(&terminated).await;
+    assert_eq!((&view["state"], &view["workflow"]), (&"Held".into(), &"asks".into()), "{view:#}");
+    site.expect(6, &["decide", &terminated, "fail"]).await;
+    site.expect(9, &["terminate", &terminated, "--reason", "start again"]).await;
+    let view = site.show(&terminated).await;
+    assert_eq!(view["state"], "Cancelled", "{view:#}");
+    assert!(view["held_reason"].as_str().unwrap().contains("start again"), "{view:#}");
+    site.expect(0, &["show", &terminated]).await;
+    site.expect(0, &["store", "check"]).await;
+    for run in [&asks, &terminated] {
+        assert!(site.path("state/lost").join(run).exists(), "what was cut off is kept");
+    }
 }
 
 #[tokio::test]

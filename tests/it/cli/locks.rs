@@ -28,6 +28,28 @@ async fn runs_queue_for_a_lock_or_are_refused_and_a_lock_can_be_broken() {
 }
 
 #[tokio::test]
+async fn a_run_that_queues_keeps_its_place_when_the_process_dies() {
+    let site = Site::new();
+    let owner = site.stay(&["run", "keep", "-i", &format!("file={}", site.text("go"))]).await;
+    let keep = site.newest("keep").await;
+    super::programs::is_running(&site).await;
+    let mut follower = site.command(&["run", "queue"]).spawn().unwrap();
+    let queued = site.newest("queue").await;
+    site.in_state(&queued, "Queued").await;
+    follower.kill().await.unwrap();
+    owner.signal(rustix::process::Signal::KILL);
+    owner.ended().await;
+    let rows = site.expect(0, &["locks", "--output", "json"]).await.json();
+    assert_eq!(rows, serde_json::json!([{ "key": "slot", "holder": keep, "queue": [queued] }]));
+
+    site.write("go", "");
+    site.expect(0, &["resume"]).await;
+    let (first, second) = (site.show(&keep).await, site.show(&queued).await);
+    assert_eq!((&first["state"], &second["state"]), (&"Succeeded".into(), &"Succeeded".into()));
+    assert!(second["steps"][0]["started_at"].as_str() >= first["finished_at"].as_str(), "{second:#}");
+}
+
+#[tokio::test]
 async fn a_lock_is_free_when_its_run_is_over() {
     let site = Site::new();
     let owner = site.stay(&["run", "keep", "-i", &format!("file={}", site.text("go"))]).await;

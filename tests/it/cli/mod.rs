@@ -1,5 +1,6 @@
 //! The command line, on the real binary: exit codes, JSON, languages, other processes, signals, secrets.
 
+mod children;
 mod clusters;
 mod codes;
 mod explain;
@@ -8,8 +9,10 @@ mod foreground;
 mod handover;
 mod locks;
 mod mistakes;
+mod people;
 mod plan;
 mod programs;
+mod retention;
 mod secrets;
 mod show;
 mod sim;

@@ -109,7 +109,7 @@ async fn a_compacted_store_is_the_same_and_smaller() {
         store.append(append(run(n), 1, notes, None)).await.unwrap();
         store.append(end(run(n), 21)).await.unwrap();
     }
-    let keep = Keep { age: Duration::from_hours(1), runs: 1 };
+    let keep = Keep { age: Duration::from_hours(1), runs: 1, at_once: usize::MAX };
     store.retain(keep, at(2)).await.unwrap();
     let before = content(&store);
     assert!(matches!(journal::compact(dir.path(), &OPTIONS), Err(Error::InUse { .. })));

@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use windrow::engine::state::RunStatus;
+use windrow::id::Seq;
 use windrow::journal;
 use windrow::journal::Error;
 use windrow::journal::Store;
@@ -104,6 +105,36 @@ async fn a_bad_last_record_takes_no_further_events() {
     });
     let error = open(dir.path()).append(note(run(1), 5, "x")).await.unwrap_err();
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_damaged_journal_goes_on_behind_its_last_good_record_once_its_end_is_put_aside() {
+    let dir = fast_dir();
+    make(dir.path()).await;
+    // A flipped bit in one run, a row that vanished from another.
+    tamper(dir.path(), |tree| {
+        let (key, mut row) = rows_of(tree, 1)[2].clone();
+        row[50] ^= 1;
+        tree.insert(key, row).unwrap();
+        tree.remove(&rows_of(tree, 3)[3].0).unwrap();
+    });
+    let store = open(dir.path());
+    let whole = events(&store, run(2));
+    for (n, after) in [(1, 2), (3, 3)] {
+        let good = events(&store, run(n));
+        assert_eq!(good.len(), after, "run {n}");
+        assert_eq!(store.cut(run(n), Seq(after as u64)).await.unwrap(), Seq(after as u64));
+        assert_eq!(store.read(run(n)).unwrap().len(), after);
+        store.append(note(run(n), after as u64, "on it goes")).await.unwrap();
+        assert_eq!(events(&store, run(n))[..after], good);
+        let aside = fs::read_to_string(dir.path().join("lost").join(run(n).to_string())).unwrap();
+        assert_eq!(aside.lines().count(), if n == 1 { 3 } else { 1 }, "nothing is thrown away");
+    }
+    assert_eq!(store.cut(run(2), Seq(6)).await.unwrap(), Seq(6), "nothing is behind its end");
+    assert_eq!(events(&store, run(2)), whole);
+    assert_eq!(store.check().unwrap().findings, []);
+    drop(store);
+    assert_eq!(open(dir.path()).check().unwrap().findings, [], "also when it is opened again");
 }
 
 #[tokio::test]

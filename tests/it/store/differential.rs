@@ -106,7 +106,7 @@ async fn perform(store: &dyn Store, step: usize, op: &Op) -> String {
         }
         Op::Set { name, value } => outcome(store.put_setting(&name.to_string(), value.map(Into::into)).await),
         Op::Retain { age_ms, runs } => {
-            let keep = Keep { age: Duration::from_millis(*age_ms), runs: *runs };
+            let keep = Keep { age: Duration::from_millis(*age_ms), runs: *runs, at_once: usize::MAX };
             outcome(store.retain(keep, at(i64::try_from(step).unwrap())).await)
         }
         Op::Reopen => String::new(),

@@ -54,6 +54,7 @@ promises!(
     the_index_lists_newest_first_and_open_runs_apart,
     a_summary_of_any_size_replaces_the_one_before,
     a_line_can_be_changed_without_an_event,
+    a_journal_is_cut_at_the_end_of_a_record,
     a_key_belongs_to_the_first_run,
     definitions_settings_and_side_files_come_back,
     the_newest_time_never_falls,
@@ -163,6 +164,18 @@ async fn a_line_can_be_changed_without_an_event(store: &dyn Store) {
     assert_eq!(store.append(note(run(1), 1, "x")).await.unwrap(), Seq(2));
 }
 
+async fn a_journal_is_cut_at_the_end_of_a_record(store: &dyn Store) {
+    store.append(start(run(1))).await.unwrap();
+    for expected in 1..4 {
+        store.append(note(run(1), expected, &format!("{expected}"))).await.unwrap();
+    }
+    assert_eq!(store.cut(run(1), Seq(2)).await.unwrap(), Seq(2));
+    assert_eq!(events(store, run(1)), [created(None), noted("1")]);
+    store.append(note(run(1), 2, "again")).await.unwrap();
+    assert_eq!(events(store, run(1))[2..], [noted("again")]);
+    assert!(matches!(store.cut(run(9), Seq(1)).await, Err(Error::Misused(_))));
+}
+
 async fn a_key_belongs_to_the_first_run(store: &dyn Store) {
     let keyed = |n, key: &str| {
         let line = Summary { key: Some(key.into()), ..summary(run(n), RunStatus::Running) };
@@ -235,7 +248,7 @@ async fn retention_keeps_what_is_open_owes_or_is_part_of_an_open_tree(store: &dy
     store.append(finish(6, ended(6, 10))).await.unwrap();
     let many = (0..1_000).map(|n| noted(format!("{n:>6000}"))).collect();
     store.append(append(run(6), 2, many, None)).await.unwrap();
-    let keep = Keep { age: Duration::from_millis(100), runs: 100 };
+    let keep = Keep { age: Duration::from_millis(100), runs: 100, at_once: usize::MAX };
     let removed = store.retain(keep, at(1_050)).await.unwrap();
     assert_eq!(removed.runs, 2);
     let left: Vec<_> = store.runs(None, 10).unwrap().into_iter().map(|line| line.run).collect();
@@ -259,8 +272,11 @@ async fn retention_by_count_keeps_the_newest(store: &dyn Store) {
                 .unwrap();
         }
     }
-    let keep = Keep { age: Duration::from_hours(1), runs: 2 };
-    assert_eq!(store.retain(keep, at(5)).await.unwrap().runs, 3);
+    let keep = Keep { age: Duration::from_hours(1), runs: 2, at_once: usize::MAX };
+    for removed in [2, 1, 0] {
+        let keep = Keep { at_once: 2, ..keep };
+        assert_eq!(store.retain(keep, at(5)).await.unwrap().runs, removed, "a call removes two at most");
+    }
     let left: Vec<_> = store.runs(None, 10).unwrap().into_iter().map(|line| line.run).collect();
     assert_eq!(left, [6, 5, 4].map(run));
     assert_eq!(store.run_of_key("key 3").unwrap(), None);

@@ -156,6 +156,10 @@ pub(super) fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 /// Changes the rows of a closed store behind its back.
 pub(crate) fn tamper(dir: &Path, change: impl FnOnce(&sled::Db)) {
+    // Threads of sled may hold the file a little longer than its last handle lives.
+    let file = std::fs::File::open(dir.join("sled/db")).unwrap();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    drop(file);
     let tree = sled::Config::new().path(dir.join("sled")).open().unwrap();
     change(&tree);
     tree.flush().unwrap();
