@@ -3,14 +3,19 @@
 //! Harvester's mutating webhook has failure policy Ignore, all the others Fail (domain.md §0, §1.2): the fault
 //! `mutation-skipped` makes it time out, and then the object is stored as it was sent.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
+use crate::sim::controller::CLAIM_TEMPLATES;
 use crate::sim::controller::RUN_STRATEGY;
 use crate::sim::controller::instance::HANDLER_FINALIZER;
 use crate::sim::fault::MUTATION_SKIPPED;
 use crate::sim::fault::STRATEGY_REWRITTEN;
 use crate::sim::kinds::CLAIMS;
+use crate::sim::kinds::DATA_VOLUMES;
 use crate::sim::kinds::INSTANCES;
+use crate::sim::kinds::STORAGE_CLASSES;
 use crate::sim::kinds::VIRTUAL_MACHINES;
 use crate::sim::object::annotation;
 use crate::sim::object::claims;
@@ -43,6 +48,7 @@ pub(super) fn mutate(admission: &Admission<'_>, new: &mut Value) {
     match admission.key.resource {
         VIRTUAL_MACHINES if !admission.faults.contains(&MUTATION_SKIPPED) => mutate_vm(admission, new),
         INSTANCES if admission.old.is_none() => mutate_instance(new),
+        CLAIMS if admission.old.is_none() => mutate_claim(admission, new),
         _ => {}
     }
 }
@@ -77,6 +83,19 @@ fn mutate_instance(new: &mut Value) {
     }
 }
 
+/// A claim that names no class gets the default one: Kubernetes' own admission plugin.
+fn mutate_claim(admission: &Admission<'_>, new: &mut Value) {
+    let classes = admission.view.list(STORAGE_CLASSES, None);
+    let is_default = |class: &&Arc<Value>| {
+        annotation(class, "storageclass.kubernetes.io/is-default-class") == Some("true")
+    };
+    if let Some(class) = classes.iter().find(is_default)
+        && new["spec"]["storageClassName"].is_null()
+    {
+        new["spec"]["storageClassName"] = name(class).into();
+    }
+}
+
 /// The validating webhooks, in one. The first refusal is the answer.
 pub(super) fn validate(admission: &Admission<'_>, new: &Value, operation: Operation) -> Result<(), Refusal> {
     let resource = admission.key.resource;
@@ -96,6 +115,9 @@ pub(super) fn validate(admission: &Admission<'_>, new: &Value, operation: Operat
         }
         Operation::Delete if resource == CLAIMS && !by_garbage_collector(admission) => {
             attached_claim(admission, new).map_or(Ok(()), |message| Err(denied(HARVESTER, &message)))
+        }
+        Operation::Delete if resource == DATA_VOLUMES && !by_garbage_collector(admission) => {
+            attached_disk(admission, new).map_or(Ok(()), |message| Err(denied(HARVESTER, &message)))
         }
         _ => Ok(()),
     }
@@ -204,6 +226,20 @@ fn attached_claim(admission: &Admission<'_>, claim: &Value) -> Option<String> {
         .then(|| format!("can not delete the volume {volume} which is currently attached to VMs: {list}"))
 }
 
+/// A DataVolume whose claim a VM lists (domain.md §5.1, HV pkg/webhook/resources/datavolume/validator.go:73-86).
+fn attached_disk(admission: &Admission<'_>, volume: &Value) -> Option<String> {
+    let vms = admission.view.list(VIRTUAL_MACHINES, Some(namespace(volume)));
+    let lists = |vm: &Value| {
+        let listed =
+            annotation(vm, CLAIM_TEMPLATES).and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let listed = listed.unwrap_or_default();
+        listed.as_array().into_iter().flatten().any(|claim| name(claim) == name(volume))
+    };
+    let vm = vms.iter().find(|vm| lists(vm))?;
+    let (space, disk, vm) = (namespace(volume), name(volume), name(vm));
+    Some(format!("can not delete DataVolume {space}/{disk} which is attached to VM {space}/{vm}"))
+}
+
 /// An object that was admitted: what the webhooks make of `new`, or their refusal.
 #[cfg(test)]
 pub(in crate::sim) fn admit(
@@ -217,8 +253,6 @@ pub(in crate::sim) fn admit(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::json;
 
     use super::*;

@@ -8,14 +8,17 @@ use serde_json::json;
 
 use crate::sim::controller::CLAIM_TEMPLATES;
 use crate::sim::controller::CONTENT_STAMP;
+use crate::sim::controller::LONGHORN_SPACE;
 use crate::sim::controller::node_address;
 use crate::sim::fault::PROVISION_FAILS;
 use crate::sim::fault::STOP_HANGS;
 use crate::sim::kinds;
 use crate::sim::kinds::API_SERVICES;
+use crate::sim::kinds::CDIS;
 use crate::sim::kinds::CLAIMS;
 use crate::sim::kinds::KUBEVIRTS;
 use crate::sim::kinds::LEASES;
+use crate::sim::kinds::LONGHORN_NODES;
 use crate::sim::kinds::NAMESPACES;
 use crate::sim::kinds::NODES;
 use crate::sim::kinds::PODS;
@@ -49,7 +52,7 @@ const PLATFORM_NAMESPACES: [&str; 5] = [
 /// KubeVirt as Harvester v1.8.2 pins it (domain.md §0).
 const KUBEVIRT_VERSION: &str = "1.7.4-150700.3.24.2";
 /// Pods of which there is one: namespace and name.
-const DEPLOYED: [(&str, &str); 12] = [
+const DEPLOYED: [(&str, &str); 15] = [
     ("harvester-system", "harvester-84d5f9d9c-7xkqv"),
     ("harvester-system", "harvester-webhook-6c4f7b9d5-n2mlp"),
     ("harvester-system", "harvester-network-controller-manager-58d7-qv4zt"),
@@ -57,6 +60,9 @@ const DEPLOYED: [(&str, &str); 12] = [
     ("harvester-system", "virt-controller-6b9d8f7c4-hx2qd"),
     ("harvester-system", "virt-controller-6b9d8f7c4-pl9vk"),
     ("harvester-system", "virt-operator-5c8f6d7b9-wz5rt"),
+    ("harvester-system", "cdi-apiserver-6c9d8b7f5-r2xkm"),
+    ("harvester-system", "cdi-deployment-7d6f9c8b4-w8tzq"),
+    ("harvester-system", "cdi-uploadproxy-5f8b7d9c6-j4nvp"),
     ("cattle-system", "rancher-75d9c8f6b-k8q2m"),
     ("cattle-system", "rancher-webhook-6d8b9f7c5-t4xzn"),
     ("longhorn-system", "longhorn-driver-deployer-7b6c9d8f5-v9wkj"),
@@ -115,8 +121,10 @@ fn platform() -> Vec<(Resource, Value)> {
     let mut objects: Vec<(Resource, Value)> = vec![];
     objects.extend(PLATFORM_NAMESPACES.iter().map(|name| (NAMESPACES, namespace(name))));
     objects.extend(NODE_NAMES.iter().map(|name| (NODES, node(name))));
+    objects.extend(NODE_NAMES.iter().map(|name| (LONGHORN_NODES, longhorn_node(name))));
     objects.push((STORAGE_CLASSES, storage_class()));
     objects.push((KUBEVIRTS, kubevirt()));
+    objects.push((CDIS, cdi()));
     objects.push((API_SERVICES, api_service()));
     objects.extend(LEADERS.iter().map(|(space, name)| (LEASES, lease(space, name))));
     objects.extend(DEPLOYED.iter().map(|(space, name)| (PODS, pod(space, name, None))));
@@ -175,6 +183,30 @@ fn node(name: &str) -> Value {
     })
 }
 
+/// A node as Longhorn sees it, with one disk.
+fn longhorn_node(name: &str) -> Value {
+    let disk = json!({
+        "allowScheduling": true,
+        "diskType": "filesystem",
+        "evictionRequested": false,
+        "path": "/var/lib/harvester/defaultdisk",
+        "storageReserved": 32_212_254_720_u64,
+        "tags": [],
+    });
+    json!({
+        "apiVersion": "longhorn.io/v1beta2",
+        "kind": "Node",
+        "metadata": { "name": name, "namespace": LONGHORN_SPACE },
+        "spec": {
+            "name": name,
+            "allowScheduling": true,
+            "evictionRequested": false,
+            "disks": { "default-disk": disk },
+            "tags": [],
+        },
+    })
+}
+
 /// The class of Harvester's disks (domain.md §0).
 fn storage_class() -> Value {
     json!({
@@ -225,6 +257,30 @@ fn kubevirt() -> Value {
                 condition("Available", "True", "All components are ready."),
                 condition("Progressing", "False", "All components are ready."),
                 condition("Degraded", "False", "All components are ready."),
+            ],
+        },
+    })
+}
+
+/// CDI, well (domain.md §0, §6).
+fn cdi() -> Value {
+    let condition = |kind: &str, status: &str| json!({ "type": kind, "status": status, "reason": "DeployCompleted", "message": "Deployment Completed" });
+    json!({
+        "apiVersion": "cdi.kubevirt.io/v1beta1",
+        "kind": "CDI",
+        "metadata": { "name": "cdi" },
+        "spec": {
+            "cloneStrategyOverride": "copy",
+            "config": { "featureGates": ["HonorWaitForFirstConsumer"] },
+        },
+        "status": {
+            "phase": "Deployed",
+            "observedVersion": "1.64.0",
+            "targetVersion": "1.64.0",
+            "conditions": [
+                condition("Available", "True"),
+                condition("Progressing", "False"),
+                condition("Degraded", "False"),
             ],
         },
     })
@@ -353,7 +409,8 @@ mod tests {
     fn a_new_cluster_is_well_and_its_vm_runs() {
         let objects = cluster(&[], &[]);
         let of_kind = |kind: &'static str| objects.iter().filter(move |object| object["kind"] == kind);
-        assert!(of_kind("Node").count() == 3 && of_kind("Node").all(|node| is_true(node, "Ready")));
+        // The nodes of Kubernetes and those of Longhorn.
+        assert!(of_kind("Node").count() == 6 && of_kind("Node").all(|node| is_true(node, "Ready")));
         assert!(of_kind("Pod").all(|pod| is_true(pod, "Ready")), "every pod is ready");
         let demo = of_kind("VirtualMachine").next().expect("demo");
         assert_eq!((name(demo), text(demo, "/status/printableStatus")), ("demo", "Running"));
@@ -389,7 +446,8 @@ mod tests {
         let faults = [crate::sim::fault::START_FAILS, PROVISION_FAILS];
         let objects = cluster(&further, &faults);
         assert_eq!(shown(&objects), ["demo Running", "a ErrorUnschedulable", "b Stopped"]);
-        assert_eq!(objects.iter().filter(|object| object["kind"] == "Node").count(), 3);
+        let nodes = objects.iter().filter(|object| object["kind"] == "Node" && object["apiVersion"] == "v1");
+        assert_eq!(nodes.count(), 3);
     }
 
     #[test]

@@ -140,12 +140,23 @@ impl State<'_> {
         match text(object, "/kind") {
             "VirtualMachineInstance" => owner(object, "VirtualMachine").is_some(),
             "Pod" => owner(object, "VirtualMachineInstance").is_some(),
+            // Each VM, claim and disk below is compared with what it is a part of.
+            "VolumeAttachment" | "Engine" | "Replica" => self.has_volume(object),
+            "Volume" => self.of_kind("PersistentVolume").any(|volume| name(volume) == name(object)),
+            "VolumeImportSource" | "VolumeCloneSource" => owner(object, "DataVolume").is_some(),
             "PersistentVolume" => {
                 let claim = text(object, "/spec/claimRef/uid");
                 !claim.is_empty() && self.of_kind("PersistentVolumeClaim").any(|found| uid(found) == claim)
             }
             _ => false,
         }
+    }
+
+    /// True if the volume that an attachment, an engine or a replica belongs to is there.
+    fn has_volume(&self, object: &Value) -> bool {
+        let places = ["/spec/source/persistentVolumeName", "/spec/volumeName", "/spec/volume"];
+        let volume = places.iter().map(|place| text(object, place)).find(|volume| !volume.is_empty());
+        volume.is_some_and(|volume| self.of_kind("PersistentVolume").any(|found| name(found) == volume))
     }
 
     fn fields(&self, object: &Value) -> Fields {
@@ -165,7 +176,7 @@ impl State<'_> {
             "VirtualMachine" => self.add_running(object, &mut fields),
             "VirtualMachineInstance" => drop(fields.insert("runs".to_owned(), whereabouts(object))),
             "PersistentVolumeClaim" => self.add_disk(object, &mut fields),
-            "Node" => add_taints(object, &mut fields),
+            "Node" if kind_of(object) == "Node" => add_taints(object, &mut fields),
             _ => {}
         }
         fields
@@ -393,6 +404,19 @@ mod tests {
             }),
             ("is no", |all| all.retain(|object| object["kind"] != "VirtualMachineInstance")),
         ]);
+    }
+
+    #[test]
+    fn what_is_left_of_a_disk_is_noticed() {
+        let objects = cluster();
+        let gone = ["PersistentVolumeClaim", "PersistentVolume"];
+        let mut changed = objects.clone();
+        changed.retain(|object| !gone.contains(&text(object, "/kind")));
+        let found = differences(&objects, &changed);
+        let noticed = |end: &str| found.iter().filter(|line| line.ends_with(end)).count();
+        assert_eq!(noticed(" is gone"), 1, "the claim: {found:?}");
+        // The volume, its engine, three replicas, and two attachments: Longhorn's and that of Kubernetes.
+        assert_eq!(noticed(" is new"), 7, "{found:?}");
     }
 
     #[test]

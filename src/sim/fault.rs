@@ -141,6 +141,61 @@ pub const PROVISION_FAILS: Fault = Fault {
     about_zh: "声明得不到卷，一直 Pending",
 };
 
+/// An import loses its connection again and again.
+pub(crate) const IMPORT_RESET: Fault = Fault {
+    name: "import-reset",
+    about: "http imports lose their connection at 99.62 % each time, and begin again at 2.5 %",
+    about_zh: "http 导入每次到 99.62% 时连接被重置，又从 2.5% 重新开始",
+};
+/// The image is not there.
+pub(crate) const IMPORT_404: Fault = Fault {
+    name: "import-404",
+    about: "the server of http imports answers 404: the importer restarts and restarts",
+    about_zh: "http 导入的服务器返回 404：importer 反复重启",
+};
+/// The importer may not open the block device.
+pub(crate) const IMPORT_PERMISSION_DENIED: Fault = Fault {
+    name: "import-permission-denied",
+    about: "importers cannot open block devices: the nodes do not set their owner",
+    about_zh: "importer 打不开块设备：节点没有设置设备属主",
+};
+/// An RWX file system without a share manager.
+pub(crate) const IMPORT_RWX_NO_SHARE: Fault = Fault {
+    name: "import-rwx-no-share",
+    about: "importers cannot write to RWX file systems: no share manager serves them",
+    about_zh: "importer 无法写入 RWX 文件系统：没有 share-manager 提供服务",
+};
+/// An import gets nowhere.
+pub(crate) const IMPORT_STALL: Fault = Fault {
+    name: "import-stall",
+    about: "imports and clones stand still at 45.20 % and neither end nor fail",
+    about_zh: "导入和克隆停在 45.20%，既不结束也不失败",
+};
+/// Somebody uses the source of a clone.
+pub(crate) const CLONE_SOURCE_IN_USE: Fault = Fault {
+    name: "clone-source-in-use",
+    about: "a pod of somebody else uses the source of each clone, which therefore waits",
+    about_zh: "别人的 pod 正在使用克隆的源卷，克隆因此一直等待",
+};
+/// Attaching never ends.
+pub(crate) const ATTACH_STUCK: Fault = Fault {
+    name: "attach-stuck",
+    about: "volumes that are being attached stay so: pods wait for their volumes and nobody says why",
+    about_zh: "卷一直处于挂接中：pod 等待卷，却没有任何说明",
+};
+/// Nobody makes volumes for claims.
+pub(crate) const PVC_NEVER_BINDS: Fault = Fault {
+    name: "pvc-never-binds",
+    about: "new claims stay Pending without a word: the provisioner does not answer",
+    about_zh: "新的声明一直 Pending 且没有任何说明：provisioner 没有反应",
+};
+/// The disks are full.
+pub(crate) const NO_SPACE: Fault = Fault {
+    name: "no-space",
+    about: "no disk has room for another replica: new volumes cannot be attached",
+    about_zh: "没有磁盘能容纳新的副本：新卷无法挂接",
+};
+
 /// All of them, in the order of the list that a person reads.
 pub const ALL: &[Fault] = &[
     NO_ACPI,
@@ -152,6 +207,15 @@ pub const ALL: &[Fault] = &[
     ATTACH_FAILS,
     IMAGE_PULL_FAILS,
     PROVISION_FAILS,
+    PVC_NEVER_BINDS,
+    NO_SPACE,
+    ATTACH_STUCK,
+    IMPORT_RESET,
+    IMPORT_404,
+    IMPORT_PERMISSION_DENIED,
+    IMPORT_RWX_NO_SHARE,
+    IMPORT_STALL,
+    CLONE_SOURCE_IN_USE,
     STOP_HANGS,
     STOP_SLOW,
     NODE_DOWN,

@@ -281,6 +281,25 @@ pub(super) const MIGRATIONS: Resource = resource("kubevirt.io", "virtualmachinei
 /// The installation of KubeVirt itself.
 pub(super) const KUBEVIRTS: Resource = resource("kubevirt.io", "kubevirts");
 
+/// The installation of CDI itself.
+pub(crate) const CDIS: Resource = resource("cdi.kubevirt.io", "cdis");
+/// CDI's disks.
+pub(crate) const DATA_VOLUMES: Resource = resource("cdi.kubevirt.io", "datavolumes");
+/// What CDI's populator imports.
+pub(crate) const IMPORT_SOURCES: Resource = resource("cdi.kubevirt.io", "volumeimportsources");
+/// What CDI's populator clones.
+pub(crate) const CLONE_SOURCES: Resource = resource("cdi.kubevirt.io", "volumeclonesources");
+/// Longhorn's volumes.
+pub(crate) const LONGHORN_VOLUMES: Resource = resource("longhorn.io", "volumes");
+/// Their engines.
+pub(crate) const LONGHORN_ENGINES: Resource = resource("longhorn.io", "engines");
+/// Their replicas.
+pub(crate) const LONGHORN_REPLICAS: Resource = resource("longhorn.io", "replicas");
+/// Who wants them attached where.
+pub(crate) const LONGHORN_ATTACHMENTS: Resource = resource("longhorn.io", "volumeattachments");
+/// Longhorn's nodes with their disks.
+pub(crate) const LONGHORN_NODES: Resource = resource("longhorn.io", "nodes");
+
 const fn keyed(keys: &'static [&'static str]) -> ListRule {
     ListRule::Keyed { merge: keys[0], keys }
 }
@@ -391,6 +410,15 @@ pub(super) const KINDS: &[Kind] = &[
         .short(&["vmim", "vmims"])
         .in_all(),
     Kind::custom(KUBEVIRTS, &["v1", "v1alpha3"], "KubeVirt").with_status().short(&["kv", "kvs"]).in_all(),
+    Kind::custom(CDIS, &["v1beta1", "v1alpha1"], "CDI").cluster().short(&["cdi", "cdis"]),
+    Kind::custom(DATA_VOLUMES, &["v1beta1"], "DataVolume").with_status().short(&["dv", "dvs"]).in_all(),
+    Kind::custom(IMPORT_SOURCES, &["v1beta1"], "VolumeImportSource"),
+    Kind::custom(CLONE_SOURCES, &["v1beta1"], "VolumeCloneSource"),
+    Kind::custom(LONGHORN_VOLUMES, &["v1beta2"], "Volume").with_status().short(&["lhv"]),
+    Kind::custom(LONGHORN_ENGINES, &["v1beta2"], "Engine").with_status().short(&["lhe"]),
+    Kind::custom(LONGHORN_REPLICAS, &["v1beta2"], "Replica").with_status().short(&["lhr"]),
+    Kind::custom(LONGHORN_ATTACHMENTS, &["v1beta2"], "VolumeAttachment").with_status().short(&["lhva"]),
+    Kind::custom(LONGHORN_NODES, &["v1beta2"], "Node").with_status().short(&["lhn"]),
 ];
 
 #[cfg(test)]

@@ -112,10 +112,15 @@ pub(super) fn is_true(object: &Value, kind: &str) -> bool {
     condition(object, kind).is_some_and(|condition| text(condition, "/status") == "True")
 }
 
-/// The claims that an instance, a VM template's spec or a pod's spec at `pointer` mounts.
+/// The claims that an instance, a VM template's spec or a pod's spec at `pointer` mounts. A DataVolume has the name of
+/// its claim.
 pub(super) fn claims<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a str> {
     let volumes = items(object, pointer).iter();
-    volumes.map(|volume| text(volume, "/persistentVolumeClaim/claimName")).filter(|claim| !claim.is_empty())
+    let claim = |volume| match text(volume, "/persistentVolumeClaim/claimName") {
+        "" => text(volume, "/dataVolume/name"),
+        claim => claim,
+    };
+    volumes.map(claim).filter(|claim| !claim.is_empty())
 }
 
 /// True if merging `patch` into `old` would change it (RFC 7386).

@@ -65,7 +65,8 @@ impl View for Objects {
     fn list(&self, resource: Resource, namespace: Option<&str>) -> Vec<Arc<Value>> {
         let wanted =
             |key: &Key| key.resource == resource && namespace.is_none_or(|space| space == &*key.namespace);
-        self.0.iter().filter(|(key, _)| wanted(key)).map(|(_, (_, object))| object.clone()).collect()
+        let from = self.0.range(Key::new(resource, namespace.unwrap_or_default(), "")..);
+        from.take_while(|(key, _)| wanted(key)).map(|(_, (_, object))| object.clone()).collect()
     }
 }
 

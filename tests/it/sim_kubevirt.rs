@@ -310,3 +310,56 @@ fn ready(node: &Value) -> &str {
 fn tainted(node: &Value, key: &str) -> bool {
     node["spec"]["taints"].as_array().is_some_and(|taints| taints.iter().any(|taint| taint["key"] == key))
 }
+
+const DISKS: &str = "/apis/cdi.kubevirt.io/v1beta1/namespaces/default/datavolumes";
+
+#[tokio::test(start_paused = true)]
+async fn an_imported_disk_comes_and_goes_without_a_trace() {
+    let api = Api::start(&[], &[]);
+    let before = api.state();
+    let disk = json!({
+        "apiVersion": "cdi.kubevirt.io/v1beta1",
+        "kind": "DataVolume",
+        "metadata": { "name": "disk" },
+        "spec": {
+            "source": { "http": { "url": "https://mirror.example/os.img" } },
+            "storage": { "resources": { "requests": { "storage": "5Gi" } } },
+        },
+    });
+    let (code, _) = api.send("POST", DISKS, "application/json", &disk).await;
+    assert_eq!(code, 201);
+    let path = format!("{DISKS}/disk");
+    api.until(&path, 60, |disk| disk["status"]["phase"] == "ImportInProgress").await;
+    let done = api.until(&path, 120, |disk| disk["status"]["phase"] == "Succeeded").await;
+    assert_eq!(done["status"]["progress"], "100.0%");
+    let claim = api.get("/api/v1/namespaces/default/persistentvolumeclaims/disk").await.unwrap();
+    assert_eq!((&claim["status"]["phase"], &claim["spec"]["volumeMode"]), (&json!("Bound"), &json!("Block")));
+    api.wait(60).await;
+    let found = equal::differences(&before, &api.state());
+    assert_eq!(found.len(), 2, "a DataVolume and its claim: {found:?}");
+
+    let (code, _) = api.send("DELETE", &path, "application/json", &Value::Null).await;
+    assert_eq!(code, 200);
+    api.wait(60).await;
+    assert_eq!(equal::differences(&before, &api.state()), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_of_a_vm_is_not_deleted_under_it() {
+    let api = Api::start(&[], &[contents::vm("off", Strategy::Halted)]);
+    let disk = json!({
+        "apiVersion": "cdi.kubevirt.io/v1beta1",
+        "kind": "DataVolume",
+        "metadata": { "name": "off-disk" },
+        "spec": { "source": { "blank": {} }, "storage": { "resources": { "requests": { "storage": "5Gi" } } } },
+    });
+    api.send("POST", DISKS, "application/json", &disk).await;
+    let (code, refused) =
+        api.send("DELETE", &format!("{DISKS}/off-disk"), "application/json", &Value::Null).await;
+    let message = refused["message"].as_str().unwrap();
+    assert_eq!(code, 422);
+    assert!(
+        message.ends_with("can not delete DataVolume default/off-disk which is attached to VM default/off"),
+        "{message}"
+    );
+}

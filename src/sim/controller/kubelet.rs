@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::sim::controller::csi;
 use crate::sim::controller::launcher;
 use crate::sim::controller::node;
 use crate::sim::controller::turn::Turn;
@@ -34,6 +35,8 @@ use crate::sim::world::Reconciled;
 const POD_START: Duration = Duration::from_secs(3);
 /// The same with the fault `slow-start`: longer than a nervous timeout, shorter than a patient one.
 const POD_START_SLOW: Duration = Duration::from_mins(4);
+/// How often the kubelet looks for the attachment of a volume.
+const ATTACH_POLL: Duration = Duration::from_secs(1);
 /// How often the kubelet repeats what does not succeed.
 const RETRY: Duration = Duration::from_secs(15);
 
@@ -117,9 +120,32 @@ fn start(turn: &mut Turn<'_>, key: &Key, pod: &Value) {
         conditions.set("PodScheduled", "True", "", "");
         return turn.status(key, pod, json!({ "phase": "Pending", "conditions": conditions.into_value() }));
     };
-    if turn.passed(bound, if slow { POD_START_SLOW } else { POD_START }) {
+    if turn.passed(bound, if slow { POD_START_SLOW } else { POD_START }) && volumes_attached(turn, key, pod) {
         run(turn, key, pod);
     }
+}
+
+/// True once the node has all volumes of the pod. Passes on why it has not.
+fn volumes_attached(turn: &mut Turn<'_>, key: &Key, pod: &Value) -> bool {
+    let node = text(pod, "/spec/nodeName");
+    for volume in csi::volumes_of(turn.context.view, pod) {
+        let attachment = turn.context.view.get(&csi::attachment_key(&volume, node));
+        let attachment = attachment.filter(|attachment| !deleting(attachment));
+        if attachment.as_ref().is_some_and(|attachment| attachment["status"]["attached"] == json!(true)) {
+            continue;
+        }
+        let error =
+            attachment.as_deref().map_or("", |attachment| text(attachment, "/status/attachError/message"));
+        if error.is_empty() {
+            turn.again_after(ATTACH_POLL);
+        } else {
+            let message = format!("AttachVolume.Attach failed for volume \"{volume}\" : {error}");
+            turn.event(key, "Warning", "FailedAttachVolume", &message);
+            turn.again_after(RETRY);
+        }
+        return false;
+    }
+    true
 }
 
 fn run(turn: &mut Turn<'_>, key: &Key, pod: &Value) {

@@ -1,13 +1,16 @@
-//! The controllers of the platform: Kubernetes' own (scheduler, kubelet, node lifecycle, volumes), KubeVirt's and
-//! Harvester's. Each is a pure function of what is in the cluster, so a controller that was away goes on where it was.
+//! The controllers of the platform: Kubernetes' own (scheduler, kubelet, node lifecycle, volumes), KubeVirt's, CDI's,
+//! Longhorn's and Harvester's. Each is a pure function of what is in the cluster, so a controller that was away goes on where it was.
 //!
 //! Every transition is a row of a table that names its source in `domain.md`.
 
+mod cdi;
+mod csi;
 pub(in crate::sim) mod guest;
 mod harvester;
 pub(in crate::sim) mod instance;
 mod kubelet;
 pub(in crate::sim) mod launcher;
+mod longhorn;
 mod node;
 mod outage;
 #[cfg(test)]
@@ -16,6 +19,7 @@ mod scheduler;
 mod turn;
 mod visitor;
 mod vm;
+mod vm_disks;
 mod vm_status;
 mod volume;
 
@@ -23,6 +27,7 @@ use std::sync::Arc;
 
 pub(in crate::sim) use harvester::CLAIM_TEMPLATES;
 pub(in crate::sim) use harvester::RUN_STRATEGY;
+pub(in crate::sim) use longhorn::SPACE as LONGHORN_SPACE;
 pub(in crate::sim) use node::address as node_address;
 pub(in crate::sim) use volume::CONTENT_STAMP;
 
@@ -30,7 +35,7 @@ use crate::sim::world::Controller;
 
 /// All controllers, in no particular order.
 pub(super) fn all() -> Vec<Arc<dyn Controller>> {
-    vec![
+    let mut all: Vec<Arc<dyn Controller>> = vec![
         Arc::new(vm::VirtualMachines),
         Arc::new(instance::Instances),
         Arc::new(guest::Guests),
@@ -46,7 +51,12 @@ pub(super) fn all() -> Vec<Arc<dyn Controller>> {
         Arc::new(volume::Provisioner),
         Arc::new(volume::ClaimProtection),
         Arc::new(volume::Volumes),
+        Arc::new(csi::AttachDetach),
+        Arc::new(csi::Attacher),
         Arc::new(outage::Outages),
         Arc::new(visitor::Visitor),
-    ]
+    ];
+    all.extend(cdi::all());
+    all.extend(longhorn::all());
+    all
 }

@@ -6,9 +6,12 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::sim::controller::turn::Turn;
+use crate::sim::controller::vm_disks;
+use crate::sim::controller::vm_disks::Disks;
 use crate::sim::controller::vm_status;
 use crate::sim::fault::CONTROLLERS_FROZEN;
 use crate::sim::kinds::CLAIMS;
+use crate::sim::kinds::DATA_VOLUMES;
 use crate::sim::kinds::INSTANCES;
 use crate::sim::kinds::VIRTUAL_MACHINES;
 use crate::sim::object::annotation;
@@ -20,6 +23,7 @@ use crate::sim::object::moment;
 use crate::sim::object::name;
 use crate::sim::object::namespace;
 use crate::sim::object::owned_by;
+use crate::sim::object::owner;
 use crate::sim::object::patch_between;
 use crate::sim::object::text;
 use crate::sim::object::uid;
@@ -54,7 +58,11 @@ impl Controller for VirtualMachines {
         "virt-controller"
     }
 
-    fn concerns(&self, changed: &Key, _: &Value) -> Option<Key> {
+    fn concerns(&self, changed: &Key, object: &Value) -> Option<Key> {
+        if changed.resource == DATA_VOLUMES {
+            let vm = owner(object, "VirtualMachine")?;
+            return Some(Key::new(VIRTUAL_MACHINES, &changed.namespace, text(vm, "/name")));
+        }
         let of_a_vm = [VIRTUAL_MACHINES, INSTANCES].contains(&changed.resource);
         of_a_vm.then(|| Key { resource: VIRTUAL_MACHINES, ..changed.clone() })
     }
@@ -68,11 +76,15 @@ impl Controller for VirtualMachines {
         let instance_key = Key { resource: INSTANCES, ..key.clone() };
         let instance = context.view.get(&instance_key);
         let instance = instance.as_deref();
-        let machine = Machine { key, instance_key: &instance_key, vm: &vm, instance };
+        let disks = vm_disks::state(&turn, key, &vm);
+        let machine = Machine { key, instance_key: &instance_key, vm: &vm, instance, disks };
         if deleting(&vm) {
             machine.go(&mut turn);
         } else if !has_finalizer(&vm, CONTROLLER_FINALIZER) {
             turn.patch(key, &vm, with_finalizer(&vm, CONTROLLER_FINALIZER));
+        }
+        if !deleting(&vm) {
+            vm_disks::make(&mut turn, key, &vm);
         }
         let deed = Strategy::of(&vm)
             .filter(|_| !deleting(&vm))
@@ -200,6 +212,7 @@ pub(super) struct Machine<'a> {
     pub(super) instance_key: &'a Key,
     pub(super) vm: &'a Value,
     pub(super) instance: Option<&'a Value>,
+    pub(super) disks: Disks,
 }
 
 /// True if the instance has ended.
@@ -269,7 +282,8 @@ impl Machine<'_> {
 
     /// Does what the table says, and says what that was.
     fn act(&self, turn: &mut Turn<'_>, strategy: Strategy) -> Option<Deed> {
-        let deed = self.deed(strategy).filter(|deed| *deed != Deed::Create || !self.backing_off(turn));
+        let held = |turn: &mut Turn<'_>| self.disks != Disks::Ready || self.backing_off(turn);
+        let deed = self.deed(strategy).filter(|deed| *deed != Deed::Create || !held(turn));
         match deed {
             None => {}
             Some(Deed::Create) => {

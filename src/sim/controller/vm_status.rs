@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::sim::controller::vm::Machine;
 use crate::sim::controller::vm::VM_GENERATION;
 use crate::sim::controller::vm::is_final;
+use crate::sim::controller::vm_disks::Disks;
 use crate::sim::object::Conditions;
 use crate::sim::object::annotation;
 use crate::sim::object::condition;
@@ -67,8 +68,7 @@ fn migrating(facts: &Facts<'_>) -> bool {
 /// A value of `printableStatus` and when it is shown.
 type Shown = (&'static str, fn(&Facts<'_>) -> bool);
 
-/// The first that fits is shown (domain.md §1.3, VMC:2515-2555). The values that DataVolumes bring are not here: nothing
-/// makes DataVolumes yet.
+/// The first that fits is shown (domain.md §1.3, VMC:2515-2555).
 const SHOWN: &[Shown] = &[
     ("Terminating", |f| deleting(f.machine.vm)),
     ("Stopping", |f| f.alive() && (f.machine.instance.is_some_and(deleting) || f.machine.stop_asked())),
@@ -76,7 +76,9 @@ const SHOWN: &[Shown] = &[
     ("Paused", |f| f.has("Paused", "True")),
     ("Running", |f| f.phase == "Running"),
     ("ErrorPvcNotFound", |f| f.not_synced("FailedPvcNotFound")),
+    ("DataVolumeError", |f| f.machine.disks == Disks::Failing),
     ("ErrorUnschedulable", |f| f.alive() && f.has("PodScheduled", "False")),
+    ("Provisioning", |f| f.machine.disks == Disks::Provisioning),
     ("WaitingForVolumeBinding", |f| f.unbound && (f.alive() || f.set_to_start())),
     ("ErrImagePull", |f| f.not_synced("ErrImagePull")),
     ("ImagePullBackOff", |f| f.not_synced("ImagePullBackOff")),

@@ -5,13 +5,18 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::sim::controller::cdi::is_populated;
+use crate::sim::controller::longhorn;
+use crate::sim::controller::longhorn::DRIVER;
 use crate::sim::controller::turn::Turn;
 use crate::sim::fault::PROVISION_FAILS;
+use crate::sim::fault::PVC_NEVER_BINDS;
 use crate::sim::kinds::CLAIMS;
+use crate::sim::kinds::LONGHORN_VOLUMES;
 use crate::sim::kinds::PODS;
 use crate::sim::kinds::STORAGE_CLASSES;
+use crate::sim::kinds::VOLUME_ATTACHMENTS;
 use crate::sim::kinds::VOLUMES;
-use crate::sim::object::annotation;
 use crate::sim::object::claims;
 use crate::sim::object::deleting;
 use crate::sim::object::has_finalizer;
@@ -31,8 +36,8 @@ pub(in crate::sim) const CONTENT_STAMP: &str = "sim/content-stamp";
 pub(in crate::sim) const BLANK: &str = "blank";
 /// Keeps a claim that a pod uses.
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
-/// Longhorn's CSI driver.
-const DRIVER: &str = "driver.longhorn.io";
+/// How often a volume that is being made is looked at.
+const CREATE_POLL: Duration = Duration::from_millis(500);
 /// How often what waits for another object looks again.
 const POLL: Duration = Duration::from_secs(2);
 
@@ -72,6 +77,10 @@ impl Controller for Provisioner {
         if deleting(&claim) || phase == "Lost" {
             return turn.end();
         }
+        if is_populated(&claim) && text(&claim, "/spec/volumeName").is_empty() {
+            turn.status(key, &claim, json!({ "phase": "Pending" }));
+            return turn.end();
+        }
         match text(&claim, "/spec/volumeName") {
             "" => provision(&mut turn, key, &claim),
             volume => bind(&mut turn, key, &claim, volume),
@@ -80,25 +89,10 @@ impl Controller for Provisioner {
     }
 }
 
-/// The class of a claim: the one it names, or the default one.
-fn class_of(context: &Context<'_>, claim: &Value) -> Option<Value> {
-    if let Some(name) = claim["spec"]["storageClassName"].as_str() {
-        return context.view.get(&Key::new(STORAGE_CLASSES, "", name)).map(|class| (*class).clone());
-    }
-    let is_default =
-        |class: &Value| annotation(class, "storageclass.kubernetes.io/is-default-class") == Some("true");
-    context
-        .view
-        .list(STORAGE_CLASSES, None)
-        .iter()
-        .find(|class| is_default(class))
-        .map(|class| (**class).clone())
-}
-
 fn provision(turn: &mut Turn<'_>, key: &Key, claim: &Value) {
     turn.status(key, claim, json!({ "phase": "Pending" }));
-    let Some(class) = class_of(turn.context, claim) else {
-        let name = text(claim, "/spec/storageClassName");
+    let name = text(claim, "/spec/storageClassName");
+    let Some(class) = turn.context.view.get(&Key::new(STORAGE_CLASSES, "", name)) else {
         let message = format!("storageclass.storage.k8s.io \"{name}\" not found");
         turn.event(key, "Warning", "ProvisioningFailed", &message);
         return turn.again_after(POLL * 5);
@@ -118,17 +112,27 @@ fn provision(turn: &mut Turn<'_>, key: &Key, claim: &Value) {
         turn.event(key, "Warning", "ProvisioningFailed", message);
         return turn.again_after(POLL * 5);
     }
+    if turn.fault(PVC_NEVER_BINDS) {
+        return turn.again_after(POLL * 5);
+    }
     let name = format!("pvc-{}", uid(claim));
+    // CreateVolume returns when the volume has left `creating` (domain.md §3.5).
+    let made = longhorn::volume(turn.context.view, &name).map(|made| text(&made, "/status/state").to_owned());
+    match made.as_deref() {
+        None => {
+            turn.create(LONGHORN_VOLUMES, longhorn::new_volume(&name, claim, &class));
+            return turn.again_after(CREATE_POLL);
+        }
+        Some("" | "creating") => return turn.again_after(CREATE_POLL),
+        Some(_) => {}
+    }
     turn.create(VOLUMES, volume(&name, claim, &class));
     let annotations = json!({
         "pv.kubernetes.io/bind-completed": "yes",
         "pv.kubernetes.io/bound-by-controller": "yes",
         "volume.kubernetes.io/storage-provisioner": DRIVER,
     });
-    let mut patch = json!({ "metadata": { "annotations": annotations }, "spec": { "volumeName": name } });
-    if claim["spec"]["storageClassName"].is_null() {
-        patch["spec"]["storageClassName"] = class["metadata"]["name"].clone();
-    }
+    let patch = json!({ "metadata": { "annotations": annotations }, "spec": { "volumeName": name } });
     turn.patch(key, claim, patch);
     let message = format!("Successfully provisioned volume {name}");
     turn.event(key, "Normal", "ProvisioningSucceeded", &message);
@@ -241,15 +245,36 @@ impl Controller for Volumes {
             && !deleting(&volume)
             && text(&volume, "/status/phase") == "Released"
         {
-            turn.delete(key);
+            reclaim_volume(&mut turn, key, &volume);
         }
         turn.end()
+    }
+}
+
+/// What Longhorn holds goes first, once no node has it any more.
+fn reclaim_volume(turn: &mut Turn<'_>, key: &Key, volume: &Value) {
+    let view = turn.context.view;
+    let attached = view
+        .list(VOLUME_ATTACHMENTS, None)
+        .into_iter()
+        .any(|attachment| text(&attachment, "/spec/source/persistentVolumeName") == &*key.name);
+    let handle = text(volume, "/spec/csi/volumeHandle");
+    match longhorn::volume(view, handle) {
+        _ if attached => turn.again_after(POLL),
+        None => turn.delete(key),
+        Some(stored) => {
+            if !deleting(&stored) {
+                turn.delete(&Key::new(LONGHORN_VOLUMES, longhorn::SPACE, handle));
+            }
+            turn.again_after(POLL);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sim::object::annotation;
     use crate::sim::object::items;
 
     #[test]

@@ -82,6 +82,61 @@ const EVENT_COLUMNS: &[Column] = &[
 ];
 
 const COLUMNS: &[(Resource, &[Column])] = &[
+    (kinds::CDIS, &[NAME, AGE, path("Phase", "/status/phase")]),
+    (
+        kinds::DATA_VOLUMES,
+        &[
+            NAME,
+            path("Phase", "/status/phase"),
+            path("Progress", "/status/progress"),
+            path("Restarts", "/status/restartCount"),
+            AGE,
+        ],
+    ),
+    (
+        kinds::LONGHORN_VOLUMES,
+        &[
+            NAME,
+            path("Data Engine", "/spec/dataEngine"),
+            path("State", "/status/state"),
+            path("Robustness", "/status/robustness"),
+            column("Scheduled", Cell::Condition("Schedulable")),
+            path("Size", "/spec/size"),
+            path("Node", "/status/currentNodeID"),
+            AGE,
+        ],
+    ),
+    (
+        kinds::LONGHORN_ENGINES,
+        &[
+            NAME,
+            path("Data Engine", "/spec/dataEngine"),
+            path("State", "/status/currentState"),
+            path("Node", "/spec/nodeID"),
+            AGE,
+        ],
+    ),
+    (
+        kinds::LONGHORN_REPLICAS,
+        &[
+            NAME,
+            path("Data Engine", "/spec/dataEngine"),
+            path("State", "/status/currentState"),
+            path("Node", "/spec/nodeID"),
+            path("Disk", "/spec/diskID"),
+            AGE,
+        ],
+    ),
+    (
+        kinds::LONGHORN_NODES,
+        &[
+            NAME,
+            column("Ready", Cell::Condition("Ready")),
+            path("AllowScheduling", "/spec/allowScheduling"),
+            column("Schedulable", Cell::Condition("Schedulable")),
+            AGE,
+        ],
+    ),
     (
         kinds::PODS,
         &[

@@ -1,5 +1,7 @@
 //! The platform as a whole, without a server: what becomes of VMs.
 
+mod disks;
+mod imports;
 mod life;
 mod mishaps;
 mod trouble;
