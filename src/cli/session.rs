@@ -174,7 +174,7 @@ const fn about(operation: &Operation) -> Option<RunId> {
 /// What reaches the cluster of the command line. This only reads files; without any, everything works that needs no
 /// cluster.
 pub(super) async fn connect(global: &Global, secrets: Secrets, clock: SharedClock) -> Executor {
-    let source = Source::Kubeconfig { path: global.kubeconfig.clone(), context: global.context.clone() };
+    let source = Source { path: global.kubeconfig.clone(), context: global.context.clone() };
     let executor = Executor::new(secrets);
     match Cluster::connect(source, clock).await {
         Ok(cluster) => executor.with_cluster(cluster),

@@ -461,7 +461,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let write = |token| std::fs::write(file.path(), kubeconfig(port, token)).expect("written");
         write("first-token");
-        let source = Source::Kubeconfig { path: Some(file.path().to_owned()), context: Some("a".into()) };
+        let source = Source { path: Some(file.path().to_owned()), context: Some("a".into()) };
         let cluster = Cluster::connect(source, clock()).await.expect("a configuration");
         assert_eq!(cluster.uid().await.expect_err("refused").code, codes::UNAUTHORIZED);
         assert_eq!(count.load(Ordering::SeqCst), 2, "asked again once, not for ever");
@@ -472,7 +472,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_configuration_that_cannot_be_used_says_why() {
-        let missing = Source::Kubeconfig { path: Some("/no/such/kubeconfig".into()), context: None };
+        let missing = Source { path: Some("/no/such/kubeconfig".into()), context: None };
         let failure = Cluster::connect(missing, clock()).await.expect_err("missing");
         assert_eq!(failure.code, codes::CONFIGURATION);
         assert!(failure.message.contains("/no/such/kubeconfig"), "{}", failure.message);

@@ -16,41 +16,28 @@ use crate::failure::Failure;
 /// How long a connection may take. Short: the address may move while a control plane is upgraded.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where a cluster and the right to use it are described.
-#[derive(Debug, Clone)]
-pub enum Source {
-    /// A kubeconfig; without a path, what `KUBECONFIG` or `~/.kube/config` say, or else the pod's service account.
-    Kubeconfig {
-        /// The file.
-        path: Option<PathBuf>,
-        /// The context; the current one if not set.
-        context: Option<String>,
-    },
-    /// The service account of the pod.
-    InCluster,
+/// Where a cluster and the right to use it are described: a kubeconfig, or else the pod's service account.
+#[derive(Debug, Clone, Default)]
+pub struct Source {
+    /// The kubeconfig; if not set, what `KUBECONFIG` or `~/.kube/config` say.
+    pub path: Option<PathBuf>,
+    /// The context; the current one if not set.
+    pub context: Option<String>,
 }
 
 impl Source {
     /// A client, and the address of the server.
     pub(super) async fn connect(&self) -> Result<(Client, String), Failure> {
-        let mut config = match self {
-            Self::InCluster => Config::incluster().map_err(|error| self.unusable(&error))?,
-            Self::Kubeconfig { path, context } => {
-                let read = match path {
-                    Some(path) => Kubeconfig::read_from(path),
-                    None => Kubeconfig::read(),
-                };
-                match read {
-                    Ok(file) => self.of_file(file, context.as_deref()).await?,
-                    Err(KubeconfigError::ReadConfig(error, _))
-                        if path.is_none() && error.kind() == ErrorKind::NotFound =>
-                    {
-                        Config::incluster().map_err(|_| self.missing())?
-                    }
-                    Err(KubeconfigError::FindPath) => Config::incluster().map_err(|_| self.missing())?,
-                    Err(error) => return Err(self.unusable(&error)),
-                }
+        let read = match &self.path {
+            Some(path) => Kubeconfig::read_from(path),
+            None => Kubeconfig::read(),
+        };
+        let mut config = match read {
+            Ok(file) => self.of_file(file).await?,
+            Err(error) if self.path.is_none() && self.context.is_none() && is_missing(&error) => {
+                Config::incluster().map_err(|_| self.missing())?
             }
+            Err(error) => return Err(self.unusable(&error)),
         };
         // Repeating is the engine's business: kube would repeat a POST up to 15 times without a word (C1).
         config.default_retry = false;
@@ -59,26 +46,23 @@ impl Source {
         Ok((Client::try_from(config).map_err(|error| self.unusable(&error))?, server))
     }
 
-    async fn of_file(&self, file: Kubeconfig, context: Option<&str>) -> Result<Config, Failure> {
+    async fn of_file(&self, file: Kubeconfig) -> Result<Config, Failure> {
         let known: Vec<String> = file.contexts.iter().map(|context| context.name.clone()).collect();
-        if let Some(wanted) = context.filter(|wanted| !known.iter().any(|name| name == wanted)) {
+        if let Some(wanted) = self.context.as_ref().filter(|wanted| !known.contains(wanted)) {
             let known = known.join(", ");
             let text = format!("{} has no context `{wanted}`; it has: {known}", self.named());
             return Err(Failure::permanent(codes::CONFIGURATION, text));
         }
-        let options = KubeConfigOptions { context: context.map(str::to_owned), ..Default::default() };
+        let options = KubeConfigOptions { context: self.context.clone(), ..Default::default() };
         Config::from_custom_kubeconfig(file, &options).await.map_err(|error| self.unusable(&error))
     }
 
     /// For messages.
     fn named(&self) -> String {
-        match self {
-            Self::Kubeconfig { path: Some(path), .. } => format!("the kubeconfig {}", path.display()),
-            Self::Kubeconfig { path: None, .. } => match std::env::var("KUBECONFIG") {
-                Ok(paths) if !paths.is_empty() => format!("the kubeconfig {paths} (of KUBECONFIG)"),
-                _ => "the kubeconfig ~/.kube/config".to_owned(),
-            },
-            Self::InCluster => "the service account of the pod".to_owned(),
+        match (&self.path, std::env::var("KUBECONFIG")) {
+            (Some(path), _) => format!("the kubeconfig {}", path.display()),
+            (None, Ok(paths)) if !paths.is_empty() => format!("the kubeconfig {paths} (of KUBECONFIG)"),
+            (None, _) => "the kubeconfig ~/.kube/config".to_owned(),
         }
     }
 
@@ -101,5 +85,14 @@ impl Source {
             }
         }
         Failure::permanent(codes::CONFIGURATION, message)
+    }
+}
+
+/// True if there is no such file.
+fn is_missing(error: &KubeconfigError) -> bool {
+    match error {
+        KubeconfigError::FindPath => true,
+        KubeconfigError::ReadConfig(error, _) => error.kind() == ErrorKind::NotFound,
+        _ => false,
     }
 }

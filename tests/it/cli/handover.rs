@@ -56,6 +56,20 @@ async fn a_run_whose_process_was_killed_goes_on_where_it_is_followed() {
 }
 
 #[tokio::test]
+async fn a_process_that_was_just_killed_is_not_taken_for_one_that_lives() {
+    let site = Site::new();
+    let owner = site.stay(&["run", "keep", "-i", &format!("file={}", site.text("go"))]).await;
+    let run = site.newest("keep").await;
+    super::programs::is_running(&site).await;
+    owner.signal(Signal::KILL);
+    site.write("go", "");
+    // Its socket may still take connections; nobody answers there.
+    site.expect(0, &["resume", &run]).await;
+    assert_eq!(owner.ended().await.0, -1);
+    assert_eq!(site.show(&run).await["state"], "Succeeded");
+}
+
+#[tokio::test]
 async fn who_only_watches_executes_nothing() {
     let site = Site::new();
     let owner = site.stay(&["run", "keep", "-i", &format!("file={}", site.text("go"))]).await;

@@ -104,6 +104,8 @@ async fn hash(site: &Site, token: &str, value: &str) -> String {
     let args = ["run", "keeps-secret", "-i", &format!("token={token}")];
     let said = said(site.command(&args).env("TOKEN", value)).await;
     assert_eq!(said.code, 0, "{said:?}");
+    let warned = said.err.contains("every user of this machine can read");
+    assert_eq!(warned, token.starts_with("literal:"), "{said:?}");
     let view = site.show(&site.newest("keeps-secret").await).await;
     let hash = view["secrets"]["token"].as_str().unwrap().to_owned();
     let handed_on = view["outputs"]["token"].as_str().unwrap();
