@@ -1,12 +1,15 @@
 //! `kill -9` on the real binary: at each point of each write, and at random moments.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io::BufRead;
+use std::io::BufReader;
 use std::process::Command;
 use std::process::Output;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -16,10 +19,9 @@ use windrow::failpoint::VARIABLE;
 use windrow::sim;
 use windrow::time::SystemClock;
 
-/// The pace of the cluster: a shutdown of eight seconds takes a fifth of one.
-const SPEED: f64 = 40.0;
-/// A run that has not ended by then hangs.
-const RUN_MAX: Duration = Duration::from_mins(1);
+/// The pace of the cluster: a shutdown of eight seconds takes less than half of one. Faster, a busy machine would keep
+/// the nodes from renewing their leases in time.
+const SPEED: f64 = 20.0;
 
 /// A cluster behind a port, and a state directory.
 struct Bench {
@@ -72,6 +74,14 @@ impl Bench {
         let run = self.run()["run"].as_str().unwrap().to_owned();
         let output = self.windrow().args(["show", &run, "--output", "json"]).output().unwrap();
         serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// The events of the one run.
+    fn journal(&self) -> Vec<Value> {
+        let Some(run) = self.run()["run"].as_str().map(str::to_owned) else { return vec![] };
+        let output = self.windrow().args(["show", &run, "--events", "--output", "json"]).output().unwrap();
+        let view: Value = serde_json::from_slice(&output.stdout).unwrap();
+        view["events"].as_array().unwrap().clone()
     }
 
     /// Goes on until the run is over; the exit code.
@@ -186,61 +196,99 @@ fn dies_at(workflow: &str, step: &str, place: Place, expected: &Outcome) {
     assert_same(&bench.outcome(), expected, &what);
 }
 
+/// Runs that are killed at the same time.
+const RUNS_AT_ONCE: usize = 3;
+/// Kills of one run before it is let alone.
+const KILLS_OF_ONE_RUN: usize = 6;
+/// Lines that a run of `vm-restart` prints, the longest of the two.
+const LINES: u64 = 26;
+/// A kill comes at most so long after a line was printed: most requests are on their way for less.
+const AFTER_LINE_MS: u64 = 25;
+
+/// The window in which nothing is left to be disturbed.
+const AFTER_THE_END: &str = "after the end";
+
 #[test]
 fn a_run_that_is_killed_at_random_moments_ends_as_if_nothing_had_happened() {
-    let rounds = number("WINDROW_KILLS", 5);
-    let seed = number("WINDROW_SEED", 1);
+    let wanted = number("WINDROW_KILLS", 20);
+    let seed = number("WINDROW_SEED", u64::from(std::process::id()));
     eprintln!("SEED={seed}");
-    let mut random = Random(seed);
-    let mut windows: BTreeMap<String, u32> = BTreeMap::new();
     let expected: BTreeMap<&str, Outcome> =
         ["vm-stop", "vm-restart"].into_iter().map(|workflow| (workflow, undisturbed(workflow))).collect();
-    for round in 0..rounds {
-        let workflow = if random.below(3) == 0 { "vm-stop" } else { "vm-restart" };
-        let bench = Bench::new();
-        let mut kills = vec![];
-        loop {
-            let window = kill_once(&bench, workflow, Duration::from_millis(random.below(1200)));
-            *windows.entry(window.clone()).or_default() += u32::from(window != "over");
-            if window == "over" || kills.len() >= 8 {
-                break;
-            }
-            kills.push(window);
+    let windows: Mutex<BTreeMap<&str, u64>> = Mutex::default();
+    let rounds = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..RUNS_AT_ONCE {
+            scope.spawn(|| {
+                while windows.lock().unwrap().values().sum::<u64>() < wanted {
+                    let round = rounds.fetch_add(1, Ordering::Relaxed);
+                    let kills = killed_and_finished(seed, round, &expected);
+                    for window in kills {
+                        *windows.lock().unwrap().entry(window).or_default() += 1;
+                    }
+                }
+            });
         }
-        if bench.run().is_null() || !bench.is_over() {
-            assert_eq!(bench.finish(workflow), 0, "round {round}, seed {seed}: {kills:?}");
-        }
-        eprintln!("round {round}: {workflow} killed {} times: {}", kills.len(), kills.join(", "));
-        assert_same(&bench.outcome(), &expected[workflow], &format!("round {round}, seed {seed}: {kills:?}"));
-    }
-    eprintln!("kills by window: {windows:?}");
+    });
+    let windows = windows.into_inner().unwrap();
+    eprintln!("{} kills: {windows:?}", windows.values().sum::<u64>());
+    assert!(windows.values().sum::<u64>() >= wanted);
 }
 
-/// Lets the run go on for a while and kills it; what it was doing then, `over` if it ended before.
-fn kill_once(bench: &Bench, workflow: &str, after: Duration) -> String {
+/// One run that is killed several times; where the kills hit.
+fn killed_and_finished(seed: u64, round: u64, expected: &BTreeMap<&str, Outcome>) -> Vec<&'static str> {
+    let mut random = Random(seed.wrapping_mul(1000) + round);
+    let workflow = if random.below(3) == 0 { "vm-stop" } else { "vm-restart" };
+    let bench = Bench::new();
+    let (mut kills, mut journal) = (vec![], vec![]);
+    while kills.len() < KILLS_OF_ONE_RUN && kills.last() != Some(&AFTER_THE_END) {
+        let Some(printed) = kill_once(&bench, workflow, &mut random) else { break };
+        let known = bench.journal();
+        let what = format!("seed {seed}, round {round}: {workflow} after {kills:?}");
+        assert!(known.starts_with(&journal), "{what}: the journal lost events");
+        assert_kept(&bench, &printed, &what);
+        kills.push(window(known.last()));
+        journal = known;
+    }
+    let what =
+        format!("seed {seed}, round {round}: {workflow} killed {} times: {}", kills.len(), kills.join(", "));
+    if bench.run().is_null() || !bench.is_over() {
+        assert_eq!(bench.finish(workflow), 0, "{what}");
+    }
+    eprintln!("{what}");
+    assert_same(&bench.outcome(), &expected[workflow], &what);
+    kills
+}
+
+/// Starts or resumes the run and kills the process soon after some line that it prints. All that was printed; none if it
+/// ended before.
+fn kill_once(bench: &Bench, workflow: &str, random: &mut Random) -> Option<Vec<String>> {
     let mut command = bench.start(workflow);
     if !bench.run().is_null() && !bench.is_over() {
         let run = bench.run()["run"].as_str().unwrap().to_owned();
         command = bench.windrow();
         command.args(["resume", &run]);
     }
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    if let Some(status) = ended_within(&mut child, after) {
-        assert!(status.success(), "{workflow} ended by itself");
-        return "over".to_owned();
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let before = usize::try_from(random.below(LINES)).unwrap();
+    let mut printed: Vec<String> = lines.by_ref().take(before).collect();
+    if let Some(status) = ended_within(&mut child, Duration::from_millis(random.below(AFTER_LINE_MS))) {
+        assert!(status.success(), "{workflow} ended by itself: {printed:#?}");
+        return None;
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    window(bench)
+    printed.extend(lines);
+    Some(printed)
 }
 
 /// Waits for a child, `limit` at most; none if it still runs then.
 fn ended_within(child: &mut std::process::Child, limit: Duration) -> Option<std::process::ExitStatus> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
-        let mut beat = tokio::time::interval(Duration::from_millis(5));
-        let beats = limit.as_millis().min(RUN_MAX.as_millis()) / 5;
-        for _ in 0..=beats {
+        let mut beat = tokio::time::interval(Duration::from_millis(1));
+        for _ in 0..=limit.as_millis() {
             beat.tick().await;
             if let Some(status) = child.try_wait().unwrap() {
                 return Some(status);
@@ -250,23 +298,28 @@ fn ended_within(child: &mut std::process::Child, limit: Duration) -> Option<std:
     })
 }
 
+/// What was printed had happened: the run exists, and steps that were said to have succeeded have.
+fn assert_kept(bench: &Bench, printed: &[String], what: &str) {
+    let Some(first) = printed.first().filter(|line| line.starts_with("run ")) else { return };
+    let view = bench.show();
+    assert!(first.contains(view["id"].as_str().unwrap()), "{what}: {first}");
+    for line in printed.iter().filter_map(|line| line.strip_prefix("✓ ")) {
+        let name = line.split(' ').next().unwrap();
+        let step = view["steps"].as_array().unwrap().iter().find(|step| step["name"] == name);
+        assert_eq!(step.unwrap()["state"], "Succeeded", "{what}: {line}");
+    }
+}
+
 /// Which part of a step's life the journal ends in.
-fn window(bench: &Bench) -> String {
-    if bench.run().is_null() {
-        return "before the first event".to_owned();
-    }
-    let run = bench.run()["run"].as_str().unwrap().to_owned();
-    let output = bench.windrow().args(["show", &run, "--events", "--output", "json"]).output().unwrap();
-    let view: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let last = view["events"].as_array().unwrap().last().unwrap()["event"].clone();
-    let kind = last.as_object().unwrap().keys().next().unwrap().as_str();
+fn window(last: Option<&Value>) -> &'static str {
+    let kind = last.map(|event| event["event"].as_object().unwrap().keys().next().unwrap().as_str());
     match kind {
-        "attempt_started" | "interrupted" => "intent without result",
-        "wait_started" | "wait_noted" | "precondition_pending" | "sleep_started" => "waiting",
-        "finished" => "after the end",
-        _ => "between steps",
+        None => "before the first event",
+        Some("attempt_started" | "interrupted") => "intent without result",
+        Some("wait_started" | "wait_noted" | "precondition_pending" | "sleep_started") => "waiting",
+        Some("finished") => AFTER_THE_END,
+        Some(_) => "between steps",
     }
-    .to_owned()
 }
 
 fn number(name: &str, default: u64) -> u64 {
@@ -284,13 +337,4 @@ impl Random {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (z ^ (z >> 31)) % limit
     }
-}
-
-/// The state directory is where the tests think it is.
-#[test]
-fn a_state_directory_belongs_to_one_cluster_and_one_process() {
-    let bench = Bench::new();
-    assert_eq!(bench.finish("vm-stop"), 0);
-    assert!(Path::new(&bench.dir.path().join("state")).is_dir());
-    assert_eq!(bench.outcome().state, "Succeeded");
 }
