@@ -59,8 +59,8 @@ const RETAIN_PAGE: usize = 256;
 /// How a store uses the machine.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Memory for sled's pages, in bytes. 500 runs that are being appended to fill about 4 MiB. What is beyond that is
-    /// filled by parked runs: with 10,000 of them it grew by 0.9 KiB each at 4 MiB, 1.3 at 8, 2.2 at 16, 3.1 at 64.
+    /// Memory for sled's pages, in bytes. 500 runs that are being appended to fill about 4 MiB; a larger cache is filled
+    /// by parked runs, which do not need it.
     pub cache_bytes: u64,
     /// Disk space kept for the moment when there is none left.
     pub reserve_bytes: u64,
@@ -68,7 +68,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { cache_bytes: 8 << 20, reserve_bytes: 64 << 20 }
+        Self { cache_bytes: 4 << 20, reserve_bytes: 64 << 20 }
     }
 }
 

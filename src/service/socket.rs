@@ -134,7 +134,7 @@ async fn connection(handle: Handle, stream: UnixStream) {
             Err(error) => {
                 let failure = Failure::permanent(codes::BAD_LINE, format!("not a request: {error}"));
                 let answer = Answer::Error(Problem::usage(failure));
-                if answers.send(Response { id: 0, answer }).await.is_err() {
+                if answers.send(line_of(0, answer)).await.is_err() {
                     break;
                 }
             }
@@ -144,7 +144,7 @@ async fn connection(handle: Handle, stream: UnixStream) {
     drop(writing.await);
 }
 
-async fn answer(handle: Handle, request: Request, by: Actor, answers: mpsc::Sender<Response>) {
+async fn answer(handle: Handle, request: Request, by: Actor, answers: mpsc::Sender<Vec<u8>>) {
     let id = request.id;
     let answer = match request.ask {
         Ask::Call(operation) => handle.call(operation, by).await.map_or_else(Answer::Error, Answer::Ok),
@@ -155,7 +155,7 @@ async fn answer(handle: Handle, request: Request, by: Actor, answers: mpsc::Send
             Err(problem) => Answer::Error(problem),
             Ok(mut changes) => {
                 while let Some(change) = changes.recv().await {
-                    if answers.send(Response { id, answer: Answer::Change(change) }).await.is_err() {
+                    if answers.send(line_of(id, Answer::Change(change))).await.is_err() {
                         return;
                     }
                 }
@@ -164,20 +164,20 @@ async fn answer(handle: Handle, request: Request, by: Actor, answers: mpsc::Send
         },
     };
     // A client that has gone away wants no answer.
-    drop(answers.send(Response { id, answer }).await);
+    drop(answers.send(line_of(id, answer)).await);
 }
 
-async fn write(mut writer: OwnedWriteHalf, mut answers: mpsc::Receiver<Response>) {
-    let mut buffer = vec![];
-    while let Some(answer) = answers.recv().await {
-        buffer.clear();
-        let mut next = Some(answer);
-        while let Some(answer) = next {
-            if serde_json::to_writer(&mut buffer, &answer).is_err() {
-                return;
-            }
-            buffer.push(b'\n');
-            next = answers.try_recv().ok();
+/// An answer as it is sent. Lines wait for the client, not answers: those are many times larger in memory.
+fn line_of(id: u64, answer: Answer) -> Vec<u8> {
+    let mut line = serde_json::to_vec(&Response { id, answer }).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+async fn write(mut writer: OwnedWriteHalf, mut answers: mpsc::Receiver<Vec<u8>>) {
+    while let Some(mut buffer) = answers.recv().await {
+        while let Ok(line) = answers.try_recv() {
+            buffer.extend(line);
         }
         if writer.write_all(&buffer).await.is_err() {
             return;

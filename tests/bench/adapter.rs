@@ -74,6 +74,8 @@ async fn up(dir: &Path) -> Result<()> {
         let child = std::process::Command::new(std::env::current_exe()?)
             .arg("agent")
             .arg(dir)
+            // Else glibc gives each of sled's threads a heap of its own, and each keeps what it once held.
+            .env("MALLOC_ARENA_MAX", "2")
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
