@@ -29,24 +29,24 @@ impl Place {
     }
 }
 
-/// The environment variable that names a place and a unit: `after-send:halt`.
+/// The environment variable that names a place, a workflow and a unit of it: `after-send:vm-stop/halt`.
 pub const VARIABLE: &str = "WINDROW_FAILPOINT";
 
 /// True if the process is to end at this place of this unit.
 #[cfg(debug_assertions)]
-pub fn is_armed(place: Place, unit: &str) -> bool {
-    std::env::var(VARIABLE).is_ok_and(|armed| armed.split_once(':') == Some((place.word(), unit)))
+pub fn is_armed(place: Place, workflow: &str, unit: &str) -> bool {
+    std::env::var(VARIABLE).is_ok_and(|armed| armed == format!("{}:{workflow}/{unit}", place.word()))
 }
 
 /// Never, in a build for production.
 #[cfg(not(debug_assertions))]
-pub const fn is_armed(_place: Place, _unit: &str) -> bool {
+pub const fn is_armed(_place: Place, _workflow: &str, _unit: &str) -> bool {
     false
 }
 
 /// Ends the process if it is to end here.
-pub fn reach(place: Place, unit: &str) {
-    if is_armed(place, unit) {
+pub fn reach(place: Place, workflow: &str, unit: &str) {
+    if is_armed(place, workflow, unit) {
         std::process::abort();
     }
 }

@@ -2,8 +2,11 @@
 
 use serde_json::Value;
 
+use crate::action::k8s::changes;
+use crate::action::k8s::delete;
 use crate::action::naming::last_writer;
 use crate::action::request::Origin;
+use crate::action::request::Request;
 use crate::definition::model::ActionKind;
 
 /// `Some(true)`: the effect is there and is provably this attempt's. `Some(false)`: it provably is not there, so the
@@ -24,6 +27,32 @@ pub fn of(uses: ActionKind, origin: &Origin, object: Option<&Value>, uid: Option
         ActionKind::K8sDelete => deleted(object?, uid),
         _ => None,
     }
+}
+
+/// True for an action that answers with the object as it has written it.
+pub const fn writes_object(uses: ActionKind) -> bool {
+    matches!(
+        uses,
+        ActionKind::K8sCreate | ActionKind::K8sApply | ActionKind::K8sPatch | ActionKind::K8sRestore
+    )
+}
+
+/// What a request whose answer was lost has changed, as its answer would have told; none where nothing can put it back.
+/// `before` is the object as it was (null if it was not there), `after` as it is.
+pub fn changes(request: &Request, before: &Value, after: &Value) -> Option<Value> {
+    let changes = match request.uses {
+        ActionKind::K8sCreate => vec![delete::creation(after)],
+        ActionKind::K8sApply if before.is_null() => vec![delete::creation(after)],
+        ActionKind::K8sApply => changes::of_merge(request.args.get("manifest")?, before, after),
+        ActionKind::K8sPatch => {
+            let patch = |key: &str| request.args.get(key).filter(|patch| !patch.is_null());
+            let merged =
+                || Some(changes::of_merge(patch("merge").or_else(|| patch("strategic"))?, before, after));
+            patch("json").map(|patch| changes::of_json_patch(patch, before, after)).or_else(merged)?
+        }
+        _ => return None,
+    };
+    serde_json::to_value(changes).ok()
 }
 
 fn created(origin: &Origin, object: &Value) -> Option<bool> {

@@ -185,6 +185,8 @@ pub enum Finding {
         object: Option<ObjectVersion>,
         /// What the action would have given back, where that can be read.
         result: Option<Blob>,
+        /// What it changed, path by path, where that can be told.
+        changes: Option<Blob>,
     },
     /// It is not there: the action may run again.
     NotDone,

@@ -202,6 +202,8 @@ pub enum AttemptEffect {
     Unattributed,
     /// It failed without effect.
     Failed(Failure),
+    /// It failed, and a part of its effect stays: a child workflow behind its commit point.
+    FailedHalfway(Failure),
     /// A crash interrupted it, and observation shows that it had no effect: it is repeated outside of the policy.
     NotDone,
     /// It cannot be told.
@@ -227,7 +229,9 @@ impl AttemptEffect {
         match self {
             Self::Unchanged | Self::NotDone => Footprint::None,
             Self::Failed(_) => Footprint::Tried,
-            Self::Changed | Self::Unattributed | Self::Unknown(_) => Footprint::Changed,
+            Self::Changed | Self::Unattributed | Self::FailedHalfway(_) | Self::Unknown(_) => {
+                Footprint::Changed
+            }
         }
     }
 }

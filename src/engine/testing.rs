@@ -426,7 +426,7 @@ fn saying(severity: Severity) -> AttemptEnd {
 
 fn finding(reply: Option<Reply>) -> Finding {
     match reply {
-        Some(Reply::Found { ours }) => Finding::Done { ours, object: None, result: None },
+        Some(Reply::Found { ours }) => Finding::Done { ours, object: None, result: None, changes: None },
         Some(Reply::CannotTell) => Finding::CannotTell(Failure::unknown("dark", "nobody knows")),
         Some(Reply::Fail(failure)) => Finding::Ended(AttemptEnd::failed(failure)),
         _ => Finding::NotDone,
@@ -559,6 +559,7 @@ const fn effect_name(effect: &AttemptEffect) -> &'static str {
         AttemptEffect::Unchanged => "unchanged",
         AttemptEffect::Unattributed => "unattributed",
         AttemptEffect::Failed(_) => "failed",
+        AttemptEffect::FailedHalfway(_) => "failed_halfway",
         AttemptEffect::NotDone => "not_done",
         AttemptEffect::Unknown(_) => "unknown",
     }

@@ -13,6 +13,8 @@ crate::failure::codes! {
         "必须有匹配的目标没有匹配到任何对象。若允许为空，请写 `allow_empty = true`。";
     TARGET_MISSING = "target-missing": "The object that the step is to change does not exist.",
         "步骤要修改的对象不存在。";
+    WRITES_UNKNOWN = "writes-unknown": "A `k8s.restore` is to put back what a step wrote, but the answer to that write was lost and the object does not tell.",
+        "`k8s.restore` 要恢复某步骤写入的内容，但该写入的应答已丢失，从对象上也无法判断。";
     ASSERT = "assert-failed": "What an `assert` step demands does not hold.",
         "`assert` 步骤要求的条件不成立。";
     APPROVAL_VOID = "approval-void": "What was approved is not what is there now: the approval counts no more. Look at the difference and start again.",

@@ -15,7 +15,9 @@ use crate::engine::command::DebtDraft;
 use crate::engine::command::Go;
 use crate::engine::command::Preparation;
 use crate::engine::command::Ready;
+use crate::engine::event::AttemptEnd;
 use crate::engine::event::Facts;
+use crate::engine::event::Footprint;
 use crate::engine::event::ObjectVersion;
 use crate::engine::part::CHILD_UNDO;
 use crate::engine::unit::UnitId;
@@ -188,12 +190,39 @@ impl Evaluator<'_> {
         Ok(Prepared { preparation: Preparation::Ready(Box::new(ready)), request: Some(request) })
     }
 
+    /// The request of the last attempt as it was sent, and the target as it was before; none where what it was made
+    /// from is not the same any more.
+    pub fn sent(&self, unit: &UnitId, readings: &Readings) -> Result<Option<(Request, Arc<Value>)>, Failure> {
+        let step = self.step(&unit.block)?;
+        let Some(state) = self.unit_state(unit) else { return Ok(None) };
+        let Some(before) = state.facts.as_ref().and_then(|facts| facts.before.as_ref()) else {
+            return Ok(None);
+        };
+        let before = self.values.load(before)?;
+        let mut wanted = wanted_to_prepare(step);
+        let target = self.target_of(unit, step);
+        wanted.extend(target.into_iter().flat_map(wanted_by_target));
+        let mut readings = readings.clone();
+        readings.values.insert("object".to_owned(), before.clone());
+        let scope = self.unit_scope(step, unit, &readings, &BTreeMap::new(), wanted)?;
+        let request = request::render(step, target, Some(before.clone()), &scope)?;
+        let is_same = state.request.as_ref() == Some(&request::digest(&request));
+        Ok(is_same.then_some((request, before)))
+    }
+
     /// What a forward step wrote, path by path: what a `k8s.restore` puts back.
     fn written_by(&self, forward: &UnitId) -> Result<Value, Failure> {
         let end = self.unit_state(forward).and_then(|state| state.end.as_ref());
-        match end.and_then(|end| end.changes.as_ref()) {
-            Some(changes) => Ok(self.values.load(changes)?.as_ref().clone()),
-            None => Ok(Value::Array(vec![])),
+        match end {
+            Some(AttemptEnd { changes: Some(changes), .. }) => {
+                Ok(self.values.load(changes)?.as_ref().clone())
+            }
+            Some(end) if end.effect.footprint() < Footprint::Changed => Ok(Value::Array(vec![])),
+            _ => {
+                let text =
+                    format!("it is not known which fields {forward} has written: put them back by hand");
+                Err(Failure::permanent(codes::WRITES_UNKNOWN, text))
+            }
         }
     }
 

@@ -257,7 +257,11 @@ fn end_of(plan: &Plan, state: &RunState, finished: &Finished) -> AttemptEnd {
     AttemptEnd {
         result: Some(Blob::Inline(Arc::new(result))),
         verdict: verdict.map(Box::new),
-        ..AttemptEnd::of(failure.map_or(AttemptEffect::Changed, AttemptEffect::Failed))
+        ..AttemptEnd::of(match failure {
+            None => AttemptEffect::Changed,
+            Some(failure) if finished.left.is_empty() => AttemptEffect::Failed(failure),
+            Some(failure) => AttemptEffect::FailedHalfway(failure),
+        })
     }
 }
 

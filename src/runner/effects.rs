@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::Notify;
 
+use crate::action::proof;
 use crate::action::request::Answer;
 use crate::action::request::Origin;
 use crate::definition::model::ActionKind;
@@ -17,6 +18,7 @@ use crate::engine::command::Preparation;
 use crate::engine::command::WaitReport;
 use crate::engine::event::AttemptEffect;
 use crate::engine::event::AttemptEnd;
+use crate::engine::event::Blob;
 use crate::engine::event::ObjectVersion;
 use crate::engine::part::Part;
 use crate::engine::state::Phase;
@@ -197,8 +199,8 @@ impl RunTask {
         let (executor, values, unit) = (self.shared.executor.clone(), self.shared.values(), unit.clone());
         Ok(self.spawn(effect, |reporter| async move {
             let request = executor.execute(&origin, &request, limit);
-            let answer = failpoint_after_send(request, &origin.unit).await;
-            failpoint::reach(Place::AfterAnswer, &origin.unit);
+            let answer = failpoint_after_send(request, &origin).await;
+            failpoint::reach(Place::AfterAnswer, &origin.workflow, &origin.unit);
             reporter.done(acted(&unit, attempt, end_of(answer, &values)));
         }))
     }
@@ -273,7 +275,7 @@ impl RunTask {
                 None => None,
             };
             let finding = match answer {
-                Some(true) => Finding::Done { ours: true, object: None, result: None },
+                Some(true) => Finding::Done { ours: true, object: None, result: None, changes: None },
                 Some(false) => Finding::NotDone,
                 None if idempotent => Finding::NotDone,
                 None => Finding::CannotTell(interrupted(&unit)),
@@ -297,8 +299,12 @@ impl RunTask {
         let object = readings.values.get(CREATED).or_else(|| readings.values.get("object"));
         let object = object.map(AsRef::as_ref);
         let proof = self.proof(step, unit, attempt, object);
-        let done =
-            |ours| Finding::Done { ours, object: object.and_then(crate::evaluate::version_of), result: None };
+        let done = |ours| match self.traces(step, unit, readings, object) {
+            Ok((result, changes)) => {
+                Finding::Done { ours, object: object.and_then(crate::evaluate::version_of), result, changes }
+            }
+            Err(failure) => Finding::CannotTell(failure),
+        };
         match (self.evaluator(&values).check(unit, readings), proof) {
             (Ok(Some(true)), proof) => done(proof == Some(true)),
             (Ok(None), Some(true)) => done(true),
@@ -309,11 +315,30 @@ impl RunTask {
         }
     }
 
+    /// What the lost answer would have told of the object that was written: its state, and what changed in it. An undo
+    /// needs that.
+    fn traces(
+        &self,
+        step: &Step,
+        unit: &UnitId,
+        readings: &Readings,
+        object: Option<&Value>,
+    ) -> Result<(Option<Blob>, Option<Blob>), Failure> {
+        let Some(object) = object.filter(|_| proof::writes_object(step.action.uses)) else {
+            return Ok((None, None));
+        };
+        let values = self.shared.values();
+        let sent = self.evaluator(&values).sent(unit, readings)?;
+        let changes = sent.and_then(|(request, before)| proof::changes(&request, &before, object));
+        let changes = changes.map(|changes| values.keep(Arc::new(changes))).transpose()?;
+        Ok((Some(values.keep(Arc::new(object.clone()))?), changes))
+    }
+
     /// What the object itself proves: made by this attempt, not made by it, or nothing.
     fn proof(&self, step: &Step, unit: &UnitId, attempt: u32, object: Option<&Value>) -> Option<bool> {
         let before = self.run.unit(unit).and_then(|state| state.object.as_ref());
         let uid = before.map(|version| version.uid.as_ref());
-        crate::action::proof::of(step.action.uses, &self.origin(unit, attempt), object, uid)
+        proof::of(step.action.uses, &self.origin(unit, attempt), object, uid)
     }
 
     pub(super) fn step(&self, unit: &UnitId) -> Option<&Step> {
@@ -376,12 +401,12 @@ fn refusal(effect: &Effect, failure: Failure) -> Command {
 
 /// Carries out a request. For a test the process ends while it is on its way: what was sent takes effect, whatever
 /// becomes of the sender.
-async fn failpoint_after_send(request: impl Future<Output = Answer>, unit: &str) -> Answer {
-    if !failpoint::is_armed(Place::AfterSend, unit) {
+async fn failpoint_after_send(request: impl Future<Output = Answer>, origin: &Origin) -> Answer {
+    if !failpoint::is_armed(Place::AfterSend, &origin.workflow, &origin.unit) {
         return request.await;
     }
     let on_its_way = tokio::time::timeout(AFTER_SEND, request).await;
-    failpoint::reach(Place::AfterSend, unit);
+    failpoint::reach(Place::AfterSend, &origin.workflow, &origin.unit);
     on_its_way.unwrap_or_else(|_| Answer::Failed(interrupted_here()))
 }
 

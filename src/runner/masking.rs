@@ -77,7 +77,10 @@ fn mask_report(report: &mut WaitReport, secrets: &Secrets) {
 }
 
 fn mask_end(end: &mut AttemptEnd, masker: &Masker) {
-    if let AttemptEffect::Failed(failure) | AttemptEffect::Unknown(failure) = &mut end.effect {
+    if let AttemptEffect::Failed(failure)
+    | AttemptEffect::FailedHalfway(failure)
+    | AttemptEffect::Unknown(failure) = &mut end.effect
+    {
         mask_failure(failure, masker);
     }
     if let Some(verdict) = &mut end.verdict {

@@ -305,9 +305,10 @@ impl RunTask {
                 summary: (self.summary.as_ref() != Some(&summary)).then(|| summary.clone()),
             };
             let intents = intents(&events);
-            intents.iter().for_each(|unit| failpoint::reach(Place::BeforeAppend, unit));
+            let workflow = self.run.created.workflow.as_str();
+            intents.iter().for_each(|unit| failpoint::reach(Place::BeforeAppend, workflow, unit));
             self.durable = self.shared.append(append).await?;
-            intents.iter().for_each(|unit| failpoint::reach(Place::AfterAppend, unit));
+            intents.iter().for_each(|unit| failpoint::reach(Place::AfterAppend, workflow, unit));
             self.summary = Some(summary);
             self.shared.publish(&self.run, events);
         }

@@ -125,7 +125,7 @@ fn row(run: &RunState, id: &UnitId, unit: &UnitState) -> Value {
 
 fn unit_row(unit: &UnitState) -> Value {
     let changed = unit.end.as_ref().map(|end| match &end.effect {
-        AttemptEffect::Changed => json!(true),
+        AttemptEffect::Changed | AttemptEffect::FailedHalfway(_) => json!(true),
         AttemptEffect::Unchanged => json!(false),
         AttemptEffect::Unattributed | AttemptEffect::Unknown(_) => json!("unknown"),
         AttemptEffect::Failed(_) | AttemptEffect::NotDone => json!(false),

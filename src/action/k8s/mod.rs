@@ -4,7 +4,7 @@ pub mod changes;
 pub mod classify;
 pub mod client;
 mod create;
-mod delete;
+pub(super) mod delete;
 mod other;
 mod patch;
 pub mod read;

@@ -238,7 +238,9 @@ impl UnitState {
                 (Phase::Acted, None)
             }
             AttemptEffect::NotDone => (Phase::Preparing, None),
-            AttemptEffect::Failed(failure) => (Phase::Failing, Some(failure)),
+            AttemptEffect::Failed(failure) | AttemptEffect::FailedHalfway(failure) => {
+                (Phase::Failing, Some(failure))
+            }
             // Observed, and still unknown: nobody will ever know.
             AttemptEffect::Unknown(failure) if observed => (Phase::Failing, Some(failure)),
             AttemptEffect::Unknown(failure) => {

@@ -93,9 +93,9 @@ pub(super) fn observed(
         return Err(other(&unit, state));
     }
     let end = match finding {
-        Finding::Done { ours, object, result } => {
+        Finding::Done { ours, object, result, changes } => {
             let effect = if ours { AttemptEffect::Changed } else { AttemptEffect::Unattributed };
-            AttemptEnd { object, result, ..AttemptEnd::of(effect) }
+            AttemptEnd { object, result, changes, ..AttemptEnd::of(effect) }
         }
         Finding::NotDone => not_done(state),
         Finding::CannotTell(failure)
