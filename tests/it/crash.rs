@@ -13,32 +13,44 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::Value;
-use windrow::definition::Library;
 use windrow::failpoint::Place;
 use windrow::failpoint::VARIABLE;
 use windrow::sim;
 use windrow::time::SystemClock;
 
+use super::harness::SURVEY;
+use super::harness::Scene;
+use super::harness::Spot;
+use super::harness::in_parallel;
+
 /// The pace of the cluster: a shutdown of eight seconds takes less than half of one. Faster, a busy machine would keep
 /// the nodes from renewing their leases in time.
 const SPEED: f64 = 20.0;
 
-/// A cluster behind a port, and a state directory.
-struct Bench {
+/// The cluster of a rehearsal behind a port, and a state directory.
+struct Bench<'a> {
+    scene: &'a Scene,
     cluster: sim::Cluster,
     dir: tempfile::TempDir,
     _runtime: tokio::runtime::Runtime,
 }
 
-impl Bench {
-    fn new() -> Self {
+impl<'a> Bench<'a> {
+    fn new(scene: &'a Scene) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let cluster = runtime.block_on(async {
             let clock = Arc::new(SystemClock::at_speed(SPEED));
-            let cluster =
-                sim::Cluster::start(sim::Options { seed: 7, ..sim::Options::default() }, clock).unwrap();
+            let known = sim::list_faults();
+            let fault = |name: &String| *known.iter().find(|fault| fault.name == name).unwrap();
+            let options = sim::Options {
+                seed: 7,
+                faults: scene.case.faults.iter().map(fault).collect(),
+                fixtures: scene.case.fixture.iter().cloned().collect(),
+                ..sim::Options::default()
+            };
+            let cluster = sim::Cluster::start(options, clock).unwrap();
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let config = sim::Cluster::kubeconfig(listener.local_addr().unwrap());
             std::fs::write(dir.path().join("kubeconfig"), config).unwrap();
@@ -47,7 +59,7 @@ impl Bench {
             cluster.settled().await;
             cluster
         });
-        Self { cluster, dir, _runtime: runtime }
+        Self { scene, cluster, dir, _runtime: runtime }
     }
 
     fn windrow(&self) -> Command {
@@ -57,9 +69,13 @@ impl Bench {
         command
     }
 
-    fn start(&self, workflow: &str) -> Command {
+    fn start(&self) -> Command {
         let mut command = self.windrow();
-        command.args(["run", workflow, "-i", "vm=demo", "--yes", "--key", "crash"]);
+        command.args(["run", self.scene.workflow.as_str(), "--yes", "--key", "crash"]);
+        for (name, value) in &self.scene.case.inputs {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            command.args(["-i", &format!("{name}={text}")]);
+        }
         command
     }
 
@@ -85,9 +101,9 @@ impl Bench {
     }
 
     /// Goes on until the run is over; the exit code.
-    fn finish(&self, workflow: &str) -> i32 {
+    fn finish(&self) -> i32 {
         // The key finds a run that exists, and starts one that does not: a kill may have come before the first event.
-        let code = exit(&self.start(workflow).output().unwrap());
+        let code = exit(&self.start().output().unwrap());
         if !self.is_over() {
             let run = self.run()["run"].as_str().unwrap().to_owned();
             return exit(&self.windrow().args(["resume", &run]).output().unwrap());
@@ -131,29 +147,10 @@ fn assert_same(found: &Outcome, undisturbed: &Outcome, what: &str) {
     assert!(differences.is_empty(), "{what}: {differences:#?}");
 }
 
-/// The steps of a workflow that write, forward.
-fn writing_steps(workflow: &str) -> Vec<String> {
-    let library = Library::built_in();
-    let plan = windrow::plan::from_library(&library, &workflow.parse().unwrap()).unwrap();
-    let inputs = library.get(workflow).unwrap().parse_inputs(["vm=demo"]).unwrap();
-    let explained = plan.explain(&inputs);
-    explained.steps.iter().filter(|step| !step.writes.is_empty()).map(|step| step.name.to_string()).collect()
-}
-
-fn undisturbed(workflow: &str) -> Outcome {
-    let bench = Bench::new();
-    prepare(&bench, workflow);
-    assert_eq!(bench.finish(workflow), 0, "{workflow} undisturbed");
+fn undisturbed(scene: &Scene) -> Outcome {
+    let bench = Bench::new(scene);
+    assert_eq!(bench.finish(), 0, "{scene} undisturbed");
     bench.outcome()
-}
-
-/// Brings the VM into the state that the workflow begins with.
-fn prepare(bench: &Bench, workflow: &str) {
-    if matches!(workflow, "vm-start") {
-        let stop =
-            bench.windrow().args(["run", "vm-stop", "-i", "vm=demo", "--state", "other"]).output().unwrap();
-        assert_eq!(exit(&stop), 0, "{}", String::from_utf8_lossy(&stop.stderr));
-    }
 }
 
 /// Cases at once: they mostly wait for an interrupted request to settle.
@@ -161,38 +158,29 @@ const CASES_AT_ONCE: usize = 8;
 
 #[test]
 fn a_run_that_dies_at_any_point_of_a_write_goes_on_and_writes_nothing_twice() {
-    let workflows = ["vm-stop", "vm-start", "vm-restart", "vm-force-stop", "vm-force-restart"];
-    let cases = workflows.iter().flat_map(|workflow| {
-        let steps = writing_steps(workflow).into_iter();
-        steps.flat_map(move |step| Place::ALL.map(|place| (*workflow, step.clone(), place)))
+    let writes = SURVEY.writes();
+    let unreached = SURVEY.unreached_writes(&writes);
+    assert!(unreached.is_empty(), "no rehearsal reaches the writes of {unreached:?}");
+    let scenes: BTreeMap<String, &Scene> =
+        writes.iter().map(|(_, scene)| (scene.to_string(), *scene)).collect();
+    let scenes: Vec<&Scene> = scenes.into_values().collect();
+    let expected = in_parallel(CASES_AT_ONCE, &scenes, |scene| (scene.to_string(), undisturbed(scene)));
+    let expected: BTreeMap<_, _> = expected.into_iter().collect();
+    let cases: Vec<_> =
+        writes.iter().flat_map(|(spot, scene)| Place::ALL.map(|place| (spot, *scene, place))).collect();
+    in_parallel(CASES_AT_ONCE, &cases, |(spot, scene, place)| {
+        dies_at(scene, spot, *place, &expected[&scene.to_string()]);
     });
-    let cases = Mutex::new(cases);
-    let expected: BTreeMap<_, _> =
-        workflows.iter().map(|workflow| (*workflow, undisturbed(workflow))).collect();
-    std::thread::scope(|scope| {
-        for _ in 0..CASES_AT_ONCE {
-            scope.spawn(|| {
-                loop {
-                    let Some((workflow, step, place)) = cases.lock().unwrap().next() else { return };
-                    dies_at(workflow, &step, place, &expected[workflow]);
-                }
-            });
-        }
-    });
+    eprintln!("killed at {} points of {} writes", cases.len(), writes.len());
 }
 
 /// The process dies at one point of one step; another one finishes the run.
-fn dies_at(workflow: &str, step: &str, place: Place, expected: &Outcome) {
-    let what = format!("{workflow}: {} {step}", place.word());
-    let bench = Bench::new();
-    prepare(&bench, workflow);
-    let died = bench.start(workflow).env(VARIABLE, format!("{}:{step}", place.word())).output().unwrap();
-    // A step whose condition is false in this cluster never gets to the point.
-    let reached = died.status.code().is_none();
-    if reached {
-        assert_eq!(bench.finish(workflow), 0, "{what}");
-    }
-    eprintln!("{what}: {}", if reached { "killed, went on" } else { "not reached" });
+fn dies_at(scene: &Scene, spot: &Spot, place: Place, expected: &Outcome) {
+    let what = format!("{scene}: {} {spot}", place.word());
+    let bench = Bench::new(scene);
+    let died = bench.start().env(VARIABLE, format!("{}:{spot}", place.word())).output().unwrap();
+    assert!(died.status.code().is_none(), "{what} is not reached: {}", String::from_utf8_lossy(&died.stderr));
+    assert_eq!(bench.finish(), 0, "{what}");
     assert_same(&bench.outcome(), expected, &what);
 }
 
@@ -213,8 +201,10 @@ fn a_run_that_is_killed_at_random_moments_ends_as_if_nothing_had_happened() {
     let wanted = number("WINDROW_KILLS", 20);
     let seed = number("WINDROW_SEED", u64::from(std::process::id()));
     eprintln!("SEED={seed}");
-    let expected: BTreeMap<&str, Outcome> =
-        ["vm-stop", "vm-restart"].into_iter().map(|workflow| (workflow, undisturbed(workflow))).collect();
+    let scenes = ["vm-stop", "vm-restart"].map(|workflow| {
+        let scene = SURVEY.good(workflow);
+        (scene, undisturbed(scene))
+    });
     let windows: Mutex<BTreeMap<&str, u64>> = Mutex::default();
     let rounds = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -222,7 +212,7 @@ fn a_run_that_is_killed_at_random_moments_ends_as_if_nothing_had_happened() {
             scope.spawn(|| {
                 while windows.lock().unwrap().values().sum::<u64>() < wanted {
                     let round = rounds.fetch_add(1, Ordering::Relaxed);
-                    let kills = killed_and_finished(seed, round, &expected);
+                    let kills = killed_and_finished(seed, round, &scenes);
                     for window in kills {
                         *windows.lock().unwrap().entry(window).or_default() += 1;
                     }
@@ -236,34 +226,34 @@ fn a_run_that_is_killed_at_random_moments_ends_as_if_nothing_had_happened() {
 }
 
 /// One run that is killed several times; where the kills hit.
-fn killed_and_finished(seed: u64, round: u64, expected: &BTreeMap<&str, Outcome>) -> Vec<&'static str> {
+fn killed_and_finished(seed: u64, round: u64, scenes: &[(&Scene, Outcome); 2]) -> Vec<&'static str> {
     let mut random = Random(seed.wrapping_mul(1000) + round);
-    let workflow = if random.below(3) == 0 { "vm-stop" } else { "vm-restart" };
-    let bench = Bench::new();
+    let (scene, expected) = &scenes[usize::from(random.below(3) != 0)];
+    let bench = Bench::new(scene);
     let (mut kills, mut journal) = (vec![], vec![]);
     while kills.len() < KILLS_OF_ONE_RUN && kills.last() != Some(&AFTER_THE_END) {
-        let Some(printed) = kill_once(&bench, workflow, &mut random) else { break };
+        let Some(printed) = kill_once(&bench, &mut random) else { break };
         let known = bench.journal();
-        let what = format!("seed {seed}, round {round}: {workflow} after {kills:?}");
+        let what = format!("seed {seed}, round {round}: {scene} after {kills:?}");
         assert!(known.starts_with(&journal), "{what}: the journal lost events");
         assert_kept(&bench, &printed, &what);
         kills.push(window(known.last()));
         journal = known;
     }
     let what =
-        format!("seed {seed}, round {round}: {workflow} killed {} times: {}", kills.len(), kills.join(", "));
+        format!("seed {seed}, round {round}: {scene} killed {} times: {}", kills.len(), kills.join(", "));
     if bench.run().is_null() || !bench.is_over() {
-        assert_eq!(bench.finish(workflow), 0, "{what}");
+        assert_eq!(bench.finish(), 0, "{what}");
     }
     eprintln!("{what}");
-    assert_same(&bench.outcome(), &expected[workflow], &what);
+    assert_same(&bench.outcome(), expected, &what);
     kills
 }
 
 /// Starts or resumes the run and kills the process soon after some line that it prints. All that was printed; none if it
 /// ended before.
-fn kill_once(bench: &Bench, workflow: &str, random: &mut Random) -> Option<Vec<String>> {
-    let mut command = bench.start(workflow);
+fn kill_once(bench: &Bench<'_>, random: &mut Random) -> Option<Vec<String>> {
+    let mut command = bench.start();
     if !bench.run().is_null() && !bench.is_over() {
         let run = bench.run()["run"].as_str().unwrap().to_owned();
         command = bench.windrow();
@@ -274,7 +264,7 @@ fn kill_once(bench: &Bench, workflow: &str, random: &mut Random) -> Option<Vec<S
     let before = usize::try_from(random.below(LINES)).unwrap();
     let mut printed: Vec<String> = lines.by_ref().take(before).collect();
     if let Some(status) = ended_within(&mut child, Duration::from_millis(random.below(AFTER_LINE_MS))) {
-        assert!(status.success(), "{workflow} ended by itself: {printed:#?}");
+        assert!(status.success(), "{} ended by itself: {printed:#?}", bench.scene);
         return None;
     }
     child.kill().unwrap();
@@ -299,7 +289,7 @@ fn ended_within(child: &mut std::process::Child, limit: Duration) -> Option<std:
 }
 
 /// What was printed had happened: the run exists, and steps that were said to have succeeded have.
-fn assert_kept(bench: &Bench, printed: &[String], what: &str) {
+fn assert_kept(bench: &Bench<'_>, printed: &[String], what: &str) {
     let Some(first) = printed.first().filter(|line| line.starts_with("run ")) else { return };
     let view = bench.show();
     assert!(first.contains(view["id"].as_str().unwrap()), "{what}: {first}");

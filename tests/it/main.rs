@@ -6,6 +6,7 @@ mod cli;
 mod conformance;
 mod crash;
 mod deadlines;
+mod harness;
 mod hosting;
 mod language;
 mod layering;
