@@ -185,7 +185,7 @@ fn dies_at(scene: &Scene, spot: &Spot, place: Place, expected: &Outcome) {
 }
 
 /// Runs that are killed at the same time.
-const RUNS_AT_ONCE: usize = 6;
+const RUNS_AT_ONCE: usize = 3;
 /// Kills of one run before it is let alone.
 const KILLS_OF_ONE_RUN: usize = 6;
 /// Lines that a run of `vm-restart` prints, the longest of the two.
