@@ -65,14 +65,15 @@ impl Evaluator<'_> {
         let step = self.step(&unit.block)?;
         // An undo looks at the world first: its `when` sees `object`.
         let asks_when = step.when.is_some() && asks_when(unit) && unit.block.undo.is_none();
+        let again = self.reads_of_approvals(step)?;
         if !asks_when && step.reads.is_empty() && self.target_of(unit, step).is_none() {
-            return Ok(Some(ReadPlan::default()));
+            return Ok(Some(ReadPlan::default().with_again(again)));
         }
         let (scope, readings) = self.reads(unit, step, None)?;
         if asks_when && !applies(step, &scope)? {
             return Ok(None);
         }
-        Ok(Some(ReadPlan::new(scope, readings).with_again(self.reads_of_approvals(step)?)))
+        Ok(Some(ReadPlan::new(scope, readings).with_again(again)))
     }
 
     /// What has to be read to tell whether an attempt took effect (E3): the same, and the object that it was to create.

@@ -8,10 +8,14 @@ use serde_json::json;
 use windrow::action::request::ObjectRef;
 use windrow::definition::Library;
 use windrow::engine::RunState;
+use windrow::engine::ask::Approval;
+use windrow::engine::ask::AskReason;
+use windrow::engine::ask::Choice;
 use windrow::engine::event::Actor;
 use windrow::engine::event::Blob;
 use windrow::engine::event::Created;
 use windrow::engine::event::Trigger;
+use windrow::engine::state::Answered;
 use windrow::engine::unit::Block;
 use windrow::evaluate::CREATED;
 use windrow::evaluate::Evaluator;
@@ -35,6 +39,23 @@ uses = "k8s.create"
 manifest = { apiVersion = "v1", kind = "ConfigMap", metadata = { name = "{{ inputs.vm }}-copy", namespace = "default" }, data = { token = "{{ inputs.token }}" } }
 "#;
 
+const APPROVED: &str = r#"
+schema = 1
+name = "approved"
+title = "Goes on when somebody allows it"
+[steps.allow]
+uses = "approval"
+read.config = { api = "v1", kind = "ConfigMap", namespace = "default", name = "web" }
+subject = ["{{ config.metadata.uid }}"]
+message = "may it go on?"
+expires = "1h"
+[steps.go]
+after = ["allow"]
+uses = "process"
+command = ["true"]
+idempotent = true
+"#;
+
 /// Everything stands in the event itself.
 struct Inline;
 
@@ -51,10 +72,11 @@ impl Values for Inline {
     }
 }
 
-/// Evaluates for a run of the workflow above that has just begun.
-fn evaluate<T>(with: impl FnOnce(Evaluator<'_>) -> T) -> T {
-    let library = Library::from_texts([("makes.toml", WORKFLOW)]);
-    let name = "makes".parse().unwrap();
+/// Evaluates for a run of a workflow in which nothing but these answers has happened.
+fn evaluate<T>(name: &str, text: &str, answers: Vec<Answered>, with: impl FnOnce(Evaluator<'_>) -> T) -> T {
+    let library = Library::from_texts([(format!("{name}.toml").as_str(), text)]);
+    assert!(library.diagnostics().iter().all(|mistake| !mistake.is_error()), "{:?}", library.diagnostics());
+    let name = name.parse().unwrap();
     let plan = plan::from_library(&library, &name).unwrap();
     let now = Timestamp::from_millis(1);
     let created = Created {
@@ -71,7 +93,7 @@ fn evaluate<T>(with: impl FnOnce(Evaluator<'_>) -> T) -> T {
         timeout_ms: None,
         inherited: None,
     };
-    let run = RunState::create(RunId::new(1, 1), now, &created);
+    let run = RunState { answers, ..RunState::create(RunId::new(1, 1), now, &created) };
     let knowledge = library.knowledge();
     with(Evaluator { plan: &plan, run: &run, values: &Inline, knowledge: &knowledge, now, speed: 1.0 })
 }
@@ -79,7 +101,7 @@ fn evaluate<T>(with: impl FnOnce(Evaluator<'_>) -> T) -> T {
 #[test]
 fn the_object_that_a_step_creates_is_what_proves_it() {
     let unit = Block::forward("make".parse().unwrap()).unit(None);
-    evaluate(|evaluator| {
+    evaluate("makes", WORKFLOW, vec![], |evaluator| {
         let plan = evaluator.reads_to_prepare(&unit).unwrap().unwrap();
         assert!(plan.is_empty(), "nothing is needed before");
         let plan = evaluator.reads_to_observe(&unit).unwrap();
@@ -93,6 +115,35 @@ fn the_object_that_a_step_creates_is_what_proves_it() {
 #[test]
 fn a_secret_is_a_placeholder_until_the_request_is_sent() {
     let unit = Block::forward("make".parse().unwrap()).unit(None);
-    let request = evaluate(|evaluator| evaluator.prepare(&unit, &Readings::default()).request.unwrap());
+    let prepared =
+        evaluate("makes", WORKFLOW, vec![], |evaluator| evaluator.prepare(&unit, &Readings::default()));
+    let request = prepared.request.unwrap();
     assert_eq!(request.args["manifest"]["data"]["token"], "⟦secret:env:TOKEN⟧");
+}
+
+#[test]
+fn a_step_that_reads_nothing_looks_again_at_what_was_approved_right_before_it() {
+    let allow = Block::forward("allow".parse().unwrap()).unit(None);
+    let go = Block::forward("go".parse().unwrap()).unit(None);
+    let approval = Approval {
+        subject: vec!["a".to_owned()],
+        binds: String::new(),
+        self_approve: false,
+        expiry_declines: false,
+        rejection_declines: false,
+    };
+    let answer = Answered {
+        id: 1,
+        unit: Some(allow.clone()),
+        reason: AskReason::Approval(Box::new(approval)),
+        choice: Choice::Approve,
+        by: Some(Actor { name: "b".into() }),
+        at: Timestamp::from_millis(1),
+    };
+    evaluate("approved", APPROVED, vec![answer], |evaluator| {
+        let plan = evaluator.reads_to_prepare(&go).unwrap().unwrap();
+        assert!(plan.readings().is_empty(), "{plan:?}");
+        let [reading] = plan.again()[&allow].readings() else { panic!("{plan:?}") };
+        assert_eq!(reading.name, "config");
+    });
 }
