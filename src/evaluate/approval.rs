@@ -13,6 +13,7 @@ use crate::evaluate::Readings;
 use crate::evaluate::codes;
 use crate::evaluate::rendered;
 use crate::evaluate::request::texts;
+use crate::evaluate::scope::NO_LETS;
 use crate::evaluate::scope::wanted_by;
 use crate::failure::Failure;
 
@@ -57,7 +58,7 @@ impl Evaluator<'_> {
     fn subject(&self, unit: &UnitId, readings: &Readings) -> Result<Vec<String>, Failure> {
         let step = self.step(&unit.block)?;
         let Some(subject) = step.action.args.get("subject") else { return Ok(vec![]) };
-        let scope = self.unit_scope(step, unit, readings, &BTreeMap::new(), wanted_by([subject]))?;
+        let scope = self.unit_scope(step, unit, readings, NO_LETS, wanted_by([subject]))?;
         Ok(texts(&rendered(subject, &scope, "subject")?.unwrap_or_default()))
     }
 }

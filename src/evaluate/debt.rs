@@ -1,7 +1,5 @@
 //! Whether what a run has left is gone (E14).
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
 use crate::definition::expr::Expr;
@@ -10,6 +8,7 @@ use crate::engine::unit::Block;
 use crate::evaluate::Evaluator;
 use crate::evaluate::ReadPlan;
 use crate::evaluate::Readings;
+use crate::evaluate::scope::NO_LETS;
 use crate::evaluate::scope::wanted_by_exprs;
 use crate::evaluate::truth;
 use crate::failure::Failure;
@@ -33,7 +32,7 @@ impl Evaluator<'_> {
         let unit = Block::forward(debt.step.clone()).unit(None);
         let step = self.step(&unit.block)?;
         let wanted = wanted_by_exprs([&gone_when]);
-        let scope = self.unit_scope(step, &unit, readings, &BTreeMap::new(), wanted)?;
+        let scope = self.unit_scope(step, &unit, readings, NO_LETS, wanted)?;
         truth(&gone_when, &scope, "gone_when")
     }
 }

@@ -26,6 +26,7 @@ use crate::evaluate::Reading;
 use crate::evaluate::Readings;
 use crate::evaluate::codes;
 use crate::evaluate::message;
+use crate::evaluate::scope::NO_LETS;
 use crate::evaluate::scope::Wanted;
 use crate::evaluate::scope::wanted_by;
 use crate::evaluate::scope::wanted_by_exprs;
@@ -243,7 +244,7 @@ impl Evaluator<'_> {
         if let Some(failure) = &readings.unreadable {
             return Err(failure.clone());
         }
-        let scope = self.unit_scope(step, unit, readings, &BTreeMap::new(), wanted_by_exprs([check]))?;
+        let scope = self.unit_scope(step, unit, readings, NO_LETS, wanted_by_exprs([check]))?;
         truth(check, &scope, "check").map(Some)
     }
 }

@@ -23,6 +23,8 @@ use crate::evaluate::Readings;
 use crate::evaluate::codes;
 use crate::evaluate::prepare::else_debt;
 use crate::evaluate::rendered;
+use crate::evaluate::scope::Lets;
+use crate::evaluate::scope::NO_LETS;
 use crate::evaluate::scope::wanted_by;
 use crate::evaluate::scope::wanted_by_exprs;
 use crate::evaluate::target::wanted_by_target;
@@ -51,8 +53,7 @@ impl Evaluator<'_> {
 
     /// The reads that an expression about a block as a whole uses: those without `item`.
     fn reads_of_block(&self, block: &Block, step: &Step, expr: &Expr) -> Result<ReadPlan, Failure> {
-        let no_lets = BTreeMap::new();
-        let used = self.expanded(step, &no_lets, wanted_by_exprs([expr]));
+        let used = self.expanded(step, NO_LETS, wanted_by_exprs([expr]));
         let mut wanted = used.clone();
         let mut readings = vec![];
         for (name, target) in &step.reads {
@@ -63,7 +64,7 @@ impl Evaluator<'_> {
             }
         }
         let unit = block.clone().unit(None);
-        let scope = self.unit_scope(step, &unit, &Readings::default(), &BTreeMap::new(), wanted)?;
+        let scope = self.unit_scope(step, &unit, &Readings::default(), NO_LETS, wanted)?;
         Ok(ReadPlan::new(scope, readings))
     }
 
@@ -73,7 +74,7 @@ impl Evaluator<'_> {
         let each = for_each(step)?;
         let unit = block.clone().unit(None);
         let exprs = step.when.iter().chain([&each.list]).chain(&each.item_key);
-        let mut scope = self.unit_scope(step, &unit, readings, &BTreeMap::new(), wanted_by_exprs(exprs))?;
+        let mut scope = self.unit_scope(step, &unit, readings, NO_LETS, wanted_by_exprs(exprs))?;
         if let Some(when) = &step.when
             && !truth(when, &scope, "when")?
         {
@@ -124,7 +125,7 @@ impl Evaluator<'_> {
         }
         let unit = block.clone().unit(None);
         let wanted = wanted_by_exprs([covers]);
-        let mut scope = self.unit_scope(step, &unit, readings, &BTreeMap::new(), wanted)?;
+        let mut scope = self.unit_scope(step, &unit, readings, NO_LETS, wanted)?;
         scope.bind("items", self.succeeded_items(block));
         match truth(covers, &scope, "covers")? {
             true => Ok(()),
@@ -160,7 +161,7 @@ impl Evaluator<'_> {
             readings.push(Reading { name: name.clone(), target: target.clone() });
         }
         let scope_wanted = readings.iter().flat_map(|reading| wanted_by_target(&reading.target)).collect();
-        let scope = self.unit_scope(step, unit, &Readings::default(), &BTreeMap::new(), scope_wanted)?;
+        let scope = self.unit_scope(step, unit, &Readings::default(), NO_LETS, scope_wanted)?;
         Ok(ReadPlan::new(scope, readings))
     }
 
@@ -188,9 +189,8 @@ impl Evaluator<'_> {
 }
 
 /// The named expressions of a step's wait: its outputs see them too.
-fn lets_of(step: &Step) -> &BTreeMap<String, Expr> {
-    static NONE: BTreeMap<String, Expr> = BTreeMap::new();
-    step.wait.as_ref().map_or(&NONE, |wait| &wait.lets)
+fn lets_of(step: &Step) -> &Lets {
+    step.wait.as_ref().map_or(NO_LETS, |wait| &wait.lets)
 }
 
 fn for_each(step: &Step) -> Result<&ForEach, Failure> {

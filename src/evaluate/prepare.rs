@@ -1,6 +1,5 @@
 //! What is to be known before an action starts (E2, 1 to 3).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +28,7 @@ use crate::evaluate::codes;
 use crate::evaluate::forward_of;
 use crate::evaluate::message;
 use crate::evaluate::request;
+use crate::evaluate::scope::NO_LETS;
 use crate::evaluate::scope::Wanted;
 use crate::evaluate::scope::wanted_by;
 use crate::evaluate::scope::wanted_by_exprs;
@@ -93,8 +93,7 @@ impl Evaluator<'_> {
         created: Option<Target>,
     ) -> Result<(Scope, Vec<Reading>), Failure> {
         let target = self.target_of(unit, step);
-        let no_lets = BTreeMap::new();
-        let mut wanted = self.expanded(step, &no_lets, wanted_to_prepare(step));
+        let mut wanted = self.expanded(step, NO_LETS, wanted_to_prepare(step));
         let reads_object = target.is_some() && (needs_object(step.action.uses) || wanted.contains("object"));
         let object = target.filter(|_| reads_object).map(|target| ("object", target));
         let reads = step.reads.iter().map(|(name, target)| (name.as_str(), target));
@@ -106,7 +105,7 @@ impl Evaluator<'_> {
             .map(|(name, target)| Reading { name: name.to_owned(), target: target.clone() })
             .collect();
         wanted.extend(readings.iter().flat_map(|reading| wanted_by_target(&reading.target)));
-        let scope = self.unit_scope(step, unit, &Readings::default(), &BTreeMap::new(), wanted)?;
+        let scope = self.unit_scope(step, unit, &Readings::default(), NO_LETS, wanted)?;
         Ok((scope, readings))
     }
 
@@ -127,7 +126,7 @@ impl Evaluator<'_> {
         if let Some(target) = self.target_of(unit, step) {
             wanted.extend(wanted_by_target(target));
         }
-        let mut scope = self.unit_scope(step, unit, readings, &BTreeMap::new(), wanted)?;
+        let mut scope = self.unit_scope(step, unit, readings, NO_LETS, wanted)?;
         if asks_when(unit) && unit.block.undo.is_some() && !applies(step, &scope)? {
             return Ok(Preparation::Skip { debt: else_debt(step, &scope) }.into());
         }
@@ -205,7 +204,7 @@ impl Evaluator<'_> {
         wanted.extend(target.into_iter().flat_map(wanted_by_target));
         let mut readings = readings.clone();
         readings.values.insert("object".to_owned(), before.clone());
-        let scope = self.unit_scope(step, unit, &readings, &BTreeMap::new(), wanted)?;
+        let scope = self.unit_scope(step, unit, &readings, NO_LETS, wanted)?;
         let request = request::render(step, target, Some(before.clone()), &scope)?;
         let is_same = state.request.as_ref() == Some(&request::digest(&request));
         Ok(is_same.then_some((request, before)))

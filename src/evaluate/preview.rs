@@ -1,9 +1,7 @@
 //! What holds before there is a run: for `windrow plan`.
 
-use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-use crate::definition::expr::Expr;
 use crate::definition::model::Precondition;
 use crate::definition::model::Step;
 use crate::definition::model::Target;
@@ -13,6 +11,7 @@ use crate::evaluate::ReadPlan;
 use crate::evaluate::Reading;
 use crate::evaluate::Readings;
 use crate::evaluate::message;
+use crate::evaluate::scope::NO_LETS;
 use crate::evaluate::scope::Wanted;
 use crate::evaluate::scope::wanted_by_exprs;
 use crate::evaluate::target::wanted_by_target;
@@ -21,9 +20,6 @@ use crate::failure::Failure;
 
 /// What only a run brings: a condition that needs it cannot be told before.
 const OF_A_RUN: [&str; 6] = ["steps", "item", "items", "failure", "changed", "result"];
-
-/// A step has no named expressions besides its own.
-const NO_LETS: &BTreeMap<String, Expr> = &BTreeMap::new();
 
 /// Whether a precondition holds now.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -30,7 +30,10 @@ use crate::failure::Failure;
 pub(super) type Wanted<'t> = BTreeSet<&'t str>;
 
 /// Expressions by name (`let`).
-type Lets = BTreeMap<String, Expr>;
+pub(super) type Lets = BTreeMap<String, Expr>;
+
+/// Those of a step that has no wait.
+pub(super) const NO_LETS: &Lets = &Lets::new();
 
 /// The names that templates refer to.
 pub(super) fn wanted_by<'t>(templates: impl IntoIterator<Item = &'t Template>) -> Wanted<'t> {
