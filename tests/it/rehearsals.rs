@@ -6,28 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use windrow::action::secret::Secrets;
 use windrow::definition::Library;
 use windrow::definition::Workflow;
 use windrow::definition::model::Rehearsal;
 use windrow::definition::template::Piece;
 use windrow::definition::template::Template;
-use windrow::journal::memory::MemoryStore;
 use windrow::rehearsal::Judgement;
-use windrow::rehearsal::Stage;
-use windrow::time::SharedClock;
-use windrow::time::SystemClock;
-use windrow::time::Timestamp;
+
+use crate::support::stage;
 
 /// How long a run may take by its own clock; the longest shipped case takes less than an hour.
 const LIMIT: Duration = Duration::from_hours(2);
 
 /// Runs one case to its end, or until it needs a person.
 async fn rehearse(library: &Arc<Library>, workflow: &str, case: &Rehearsal) -> (Value, Judgement) {
-    let start = Timestamp::from_millis(1_800_000_000_000);
-    let clock: SharedClock = Arc::new(SystemClock::starting_at(start, 1.0));
-    let store = Arc::new(MemoryStore::new());
-    let stage = Stage::set(case, library.clone(), store, Secrets::new(None), clock, 1).await.unwrap();
+    let stage = stage(library, case).await;
     let run = stage.start(workflow, case).await.unwrap();
     let mut changes = stage.handle.watch(run).unwrap();
     let mut view = Value::Null;

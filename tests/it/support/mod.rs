@@ -1,4 +1,21 @@
 //! What several integration tests share.
 
+use std::sync::Arc;
+
+use windrow::action::secret::Secrets;
+use windrow::definition::Library;
+use windrow::definition::model::Rehearsal;
+use windrow::journal::memory::MemoryStore;
+use windrow::rehearsal::Stage;
+use windrow::time::SystemClock;
+use windrow::time::Timestamp;
+
 pub(crate) mod certificates;
 pub(crate) mod controlplane;
+
+/// The cluster of a rehearsal at a fixed moment, with a service that keeps its runs in memory.
+pub(crate) async fn stage(library: &Arc<Library>, case: &Rehearsal) -> Stage {
+    let clock = Arc::new(SystemClock::starting_at(Timestamp::from_millis(1_800_000_000_000), 1.0));
+    let store = Arc::new(MemoryStore::new());
+    Stage::set(case, library.clone(), store, Secrets::new(None), clock, 1).await.unwrap()
+}
