@@ -207,19 +207,19 @@ impl RunTask {
 
     /// Carries out the actions of extensions without tasks of their own: they are part of this process and answer at
     /// once. Their reports.
-    pub(super) async fn run_inline(&mut self) -> Vec<Command> {
+    pub(super) async fn run_inline(&mut self, effects: &[Effect]) -> Vec<Command> {
         if self.requests.values().all(|request| request.uses != ActionKind::Extension) {
             return vec![];
         }
         let mut reports = vec![];
-        for effect in crate::engine::effect::pending_effects(&self.plan, &self.run, self.shared.clock.now()) {
+        for effect in effects {
             let Effect::Act { unit, attempt } = effect else { continue };
-            let Some(request) = self.requests.get(&unit) else { continue };
+            let Some(request) = self.requests.get(unit) else { continue };
             if request.uses == ActionKind::Extension {
-                let origin = self.origin(&unit, attempt);
-                let answer = self.shared.executor.execute(&origin, request, self.time_left(&unit)).await;
-                self.requests.remove(&unit);
-                reports.push(acted(&unit, attempt, end_of(answer, &self.shared.values())));
+                let origin = self.origin(unit, *attempt);
+                let answer = self.shared.executor.execute(&origin, request, self.time_left(unit)).await;
+                self.requests.remove(unit);
+                reports.push(acted(unit, *attempt, end_of(answer, &self.shared.values())));
             }
         }
         reports

@@ -2,16 +2,14 @@
 
 use crate::engine::RunState;
 use crate::engine::effect::next_deadline;
-use crate::engine::effect::pending_effects;
 use crate::engine::event::Trigger;
 use crate::journal::store::Summary;
 use crate::plan::Plan;
 use crate::time::Timestamp;
 
-/// The line as the run is now. `due` is set only if there is nothing to do before: such a run need not be read again
-/// when a process starts.
-pub(super) fn line(plan: &Plan, run: &RunState, now: Timestamp) -> Summary {
-    let idle = run.finished.is_none() && pending_effects(plan, run, now).is_empty();
+/// The line as the run is now. `idle_at`: when the run was found to have nothing to do before its next deadline, which
+/// is then part of the line. Such a run need not be read again when a process starts.
+pub(super) fn line(plan: &Plan, run: &RunState, idle_at: Option<Timestamp>) -> Summary {
     Summary {
         run: run.id,
         workflow: run.created.workflow.clone(),
@@ -19,7 +17,7 @@ pub(super) fn line(plan: &Plan, run: &RunState, now: Timestamp) -> Summary {
         held_reason: run.held_reason().map(|reason| reason.en),
         created_at: run.created_at,
         finished_at: run.finished.as_ref().map(|(at, _)| *at),
-        due: idle.then(|| next_deadline(plan, run, now)).flatten(),
+        due: idle_at.and_then(|now| next_deadline(plan, run, now)),
         root: match &run.created.trigger {
             Trigger::Parent { root, .. } => Some(*root),
             Trigger::Manual | Trigger::Retry(_) | Trigger::Rollback(_) => None,

@@ -144,7 +144,7 @@ impl RunTask {
                     message => self.take(message),
                 }
             }
-            if let Err(error) = self.save().await {
+            if let Err(error) = self.save(true).await {
                 return self.stand_still(&error);
             }
             if self.shared.park(self.run.id, None, &self.inbox) {
@@ -220,8 +220,8 @@ impl RunTask {
     /// False if the run has ended or is parked.
     async fn settle(&mut self) -> bool {
         loop {
-            self.answer_at_once();
-            if let Err(error) = self.save().await {
+            let effects = self.answer_at_once();
+            if let Err(error) = self.save(effects.is_empty()).await {
                 self.stand_still(&error);
                 return false;
             }
@@ -229,8 +229,8 @@ impl RunTask {
                 self.shared.finish(&self.run);
                 return false;
             }
-            let reports = self.run_inline().await;
-            let reports = if reports.is_empty() { self.start_and_stop_tasks() } else { reports };
+            let reports = self.run_inline(&effects).await;
+            let reports = if reports.is_empty() { self.start_and_stop_tasks(effects) } else { reports };
             if reports.is_empty() {
                 break;
             }
@@ -253,13 +253,18 @@ impl RunTask {
         }
     }
 
-    fn answer_at_once(&mut self) {
-        while let Some(command) = self.effects().iter().find_map(|effect| self.answer_now(effect)) {
+    /// The effects that are left when those are answered for which nothing has to be read.
+    fn answer_at_once(&mut self) -> Vec<Effect> {
+        loop {
+            let effects = self.effects();
+            let Some(command) = effects.iter().find_map(|effect| self.answer_now(effect)) else {
+                return effects;
+            };
             let before = self.run.seq;
             self.report(command);
             if self.run.seq == before {
                 tracing::error!(run = %self.run.id, "a report changed nothing");
-                return;
+                return effects;
             }
         }
     }
@@ -293,9 +298,11 @@ impl RunTask {
         }
     }
 
-    async fn save(&mut self) -> Result<(), store::Error> {
+    /// Makes durable what was decided. `idle`: nothing is to be done now, as far as this process may do anything.
+    async fn save(&mut self, idle: bool) -> Result<(), store::Error> {
         if !self.unsaved.is_empty() {
-            let summary = crate::runner::index::line(&self.plan, &self.run, self.shared.clock.now());
+            let idle_at = (idle && self.cluster_checked).then(|| self.shared.clock.now());
+            let summary = crate::runner::index::line(&self.plan, &self.run, idle_at);
             let events = std::mem::take(&mut self.unsaved);
             let append = Append {
                 run: self.run.id,
@@ -319,8 +326,7 @@ impl RunTask {
     }
 
     /// Ends tasks that are not wanted any more and starts those that are; the reports of effects that ended at once.
-    fn start_and_stop_tasks(&mut self) -> Vec<Command> {
-        let effects = self.effects();
+    fn start_and_stop_tasks(&mut self, effects: Vec<Effect>) -> Vec<Command> {
         self.tasks.retain(|effect, _| effects.contains(effect));
         let open: std::collections::BTreeSet<UnitId> = self.run.open().map(|(unit, _)| unit).collect();
         self.readings.retain(|unit, _| open.contains(unit));

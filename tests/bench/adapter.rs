@@ -37,6 +37,9 @@ use windrow::service::operation::Reply;
 use windrow::time::Clock;
 use windrow::time::SystemClock;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// The lengths of chains that the harness asks for.
@@ -74,8 +77,6 @@ async fn up(dir: &Path) -> Result<()> {
         let child = std::process::Command::new(std::env::current_exe()?)
             .arg("agent")
             .arg(dir)
-            // Else glibc gives each of sled's threads a heap of its own, and each keeps what it once held.
-            .env("MALLOC_ARENA_MAX", "2")
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
