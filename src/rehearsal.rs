@@ -1,5 +1,6 @@
 //! A workflow's own tests (L15): a run on the rehearsal cluster, and whether it came out as the workflow says.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use crate::action::secret::Secrets;
 use crate::definition::Library;
 use crate::definition::model::Expectation;
 use crate::definition::model::Rehearsal;
+use crate::engine::ask::Choice;
 use crate::engine::event::Actor;
 use crate::failure::Failure;
 use crate::id::RunId;
@@ -22,6 +24,7 @@ use crate::service::codes;
 use crate::service::operation::Operation;
 use crate::service::operation::Problem;
 use crate::service::operation::Reply;
+use crate::service::operation::Verb;
 use crate::sim;
 use crate::time::SharedClock;
 
@@ -37,6 +40,8 @@ pub struct Stage {
 
 /// How annotations begin that tell who wrote last. They stay when a write is undone, and mean nothing then.
 const MARKS: &str = "windrow.io/";
+/// Who gives approvals: another one than who starts the run (E12).
+const APPROVER: &str = "approver";
 /// How long the cluster gets after a run, so that what the run set going has ended: a start, a shutdown.
 const SETTLE: Duration = Duration::from_mins(1);
 
@@ -72,6 +77,7 @@ impl Stage {
         let options = sim::Options {
             seed,
             faults: case.faults.iter().map(fault).collect::<Result<_, _>>()?,
+            already: case.already.iter().map(fault).collect::<Result<_, _>>()?,
             fixtures: case.fixture.iter().cloned().collect(),
             ..sim::Options::default()
         };
@@ -106,6 +112,38 @@ impl Stage {
                 format!("unexpected {other:?}"),
             ))),
         }
+    }
+
+    /// Looks on until the run is over, or waits for a person whose part the case does not play: how it is then. `show`
+    /// gets every change.
+    ///
+    /// # Errors
+    /// If the service does not know the run, or refuses an answer.
+    pub async fn attend(
+        &self,
+        run: RunId,
+        case: &Rehearsal,
+        mut show: impl FnMut(&Value),
+    ) -> Result<Value, Problem> {
+        let mut changes = self.handle.watch(run)?;
+        let mut answered = BTreeSet::new();
+        let mut last = Value::Null;
+        while let Some(change) = changes.recv().await {
+            show(&change.view);
+            last = change.view;
+            if last["state"] != "Held" {
+                continue;
+            }
+            let ask = &last["asks"][0];
+            if !case.approve || ask.pointer("/reason/approval").is_none() {
+                break;
+            }
+            if answered.insert(ask["id"].to_string()) {
+                let verb = Verb::Answer { step: None, choice: Choice::Approve, reason: None };
+                self.handle.call(Operation::Command { run, verb }, Actor { name: APPROVER.into() }).await?;
+            }
+        }
+        Ok(last)
     }
 
     /// Compares a run that is over, or that waits for a person, with what was expected. What the run has set going in

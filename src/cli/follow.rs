@@ -1,7 +1,6 @@
 //! A run in the foreground: what happens to it is printed until it is over, asks a person, or is left.
 
 use serde_json::Value;
-use tokio::sync::mpsc;
 
 use crate::cli::answer;
 use crate::cli::args::Global;
@@ -15,7 +14,6 @@ use crate::cli::session::Session;
 use crate::cli::typed::Typed;
 use crate::id::RunId;
 use crate::service::codes;
-use crate::service::operation::Change;
 use crate::service::operation::Operation;
 use crate::service::operation::ProblemKind;
 
@@ -120,21 +118,6 @@ pub(super) async fn close(session: &Session, own: &[RunId], printer: &Printer) {
             line.workflow
         ));
     }
-}
-
-/// Shows changes until the run is over or asks a person; how it is then.
-pub(super) async fn follow_changes(mut changes: mpsc::Receiver<Change>, printer: &Printer) -> Value {
-    let mut lines = Lines::new(printer);
-    let mut last = Value::Null;
-    while let Some(change) = changes.recv().await {
-        lines.show(&change.view);
-        last = change.view;
-        if last["state"] == "Held" {
-            break;
-        }
-    }
-    lines.end();
-    last
 }
 
 /// Waits for Ctrl-C or for a service manager that wants the process to end, and returns the code to end with.

@@ -366,6 +366,18 @@ pub const REHEARSAL: &[Key] = &[
         "额外存在的对象（YAML）。",
     ),
     key("faults", List(&Text), "Faults that are switched on.", "注入的故障。"),
+    key(
+        "already",
+        List(&Text),
+        "Faults that were there when the objects of the fixture were made.",
+        "创建 fixture 对象时就已存在的故障。",
+    ),
+    key(
+        "approve",
+        Bool,
+        "Somebody gives every approval; otherwise the run ends Held.",
+        "由他人批准每个审批；否则运行停在 Held。",
+    ),
     must("expect", Table(EXPECT), "What must come out.", "预期结果。"),
 ];
 

@@ -3,17 +3,22 @@
 //! Harvester's mutating webhook has failure policy Ignore, all the others Fail (domain.md §0, §1.2): the fault
 //! `mutation-skipped` makes it time out, and then the object is stored as it was sent.
 
+mod image;
+
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::sim::controller::CLAIM_TEMPLATES;
+use crate::sim::controller::HARVESTER as HARVESTER_CONTROLLERS;
 use crate::sim::controller::RUN_STRATEGY;
 use crate::sim::controller::instance::HANDLER_FINALIZER;
 use crate::sim::fault::MUTATION_SKIPPED;
 use crate::sim::fault::STRATEGY_REWRITTEN;
+use crate::sim::fault::VM_TERMINATING;
 use crate::sim::kinds::CLAIMS;
 use crate::sim::kinds::DATA_VOLUMES;
+use crate::sim::kinds::IMAGES;
 use crate::sim::kinds::INSTANCES;
 use crate::sim::kinds::STORAGE_CLASSES;
 use crate::sim::kinds::VIRTUAL_MACHINES;
@@ -49,6 +54,7 @@ pub(super) fn mutate(admission: &Admission<'_>, new: &mut Value) {
         VIRTUAL_MACHINES if !admission.faults.contains(&MUTATION_SKIPPED) => mutate_vm(admission, new),
         INSTANCES if admission.old.is_none() => mutate_instance(new),
         CLAIMS if admission.old.is_none() => mutate_claim(admission, new),
+        IMAGES if admission.old.is_none() => image::mutate(admission, new),
         _ => {}
     }
 }
@@ -104,7 +110,8 @@ pub(super) fn validate(admission: &Admission<'_>, new: &Value, operation: Operat
             if resource == VIRTUAL_MACHINES && admission.subresource.is_empty() =>
         {
             if deleting(new) {
-                return Ok(());
+                let held = admission.faults.contains(&VM_TERMINATING).then(|| shared_claim(admission, new));
+                return held.flatten().map_or(Ok(()), |message| Err(denied(HARVESTER, &message)));
             }
             template_complaint(new)
                 .or_else(|| strategy_complaint(new))
@@ -113,10 +120,13 @@ pub(super) fn validate(admission: &Admission<'_>, new: &Value, operation: Operat
                 .map_or(Ok(()), |message| Err(denied(KUBEVIRT, &message)))?;
             shared_claim(admission, new).map_or(Ok(()), |message| Err(denied(HARVESTER, &message)))
         }
-        Operation::Delete if resource == CLAIMS && !by_garbage_collector(admission) => {
+        operation if resource == IMAGES && admission.subresource.is_empty() => {
+            image::validate(admission, new, operation)
+        }
+        Operation::Delete if resource == CLAIMS && !is_exempt(admission) => {
             attached_claim(admission, new).map_or(Ok(()), |message| Err(denied(HARVESTER, &message)))
         }
-        Operation::Delete if resource == DATA_VOLUMES && !by_garbage_collector(admission) => {
+        Operation::Delete if resource == DATA_VOLUMES && !is_exempt(admission) => {
             attached_disk(admission, new).map_or(Ok(()), |message| Err(denied(HARVESTER, &message)))
         }
         _ => Ok(()),
@@ -209,9 +219,9 @@ fn shared_claim(admission: &Admission<'_>, new: &Value) -> Option<String> {
     })
 }
 
-/// The garbage collector may delete what it likes (domain.md §5.1).
-fn by_garbage_collector(admission: &Admission<'_>) -> bool {
-    ["generic-garbage-collector", "namespace-controller"].contains(&admission.manager)
+/// The garbage collector may delete what it likes, and so may Harvester itself (domain.md §5.1).
+fn is_exempt(admission: &Admission<'_>) -> bool {
+    ["generic-garbage-collector", "namespace-controller", HARVESTER_CONTROLLERS].contains(&admission.manager)
 }
 
 /// A claim that VMs use (domain.md §5.1, HV pkg/webhook/resources/persistentvolumeclaim/validator.go:107).

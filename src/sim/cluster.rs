@@ -39,6 +39,8 @@ pub struct Options {
     pub seed: u64,
     /// The faults that are switched on.
     pub faults: Vec<Fault>,
+    /// Those that are switched on and were there already when the objects of the fixtures were made.
+    pub already: Vec<Fault>,
     /// YAML texts of further objects, each with one or more documents. A `status` in them is kept, and an object that
     /// is there already is replaced.
     pub fixtures: Vec<String>,
@@ -141,7 +143,8 @@ impl Cluster {
             let path = options.audit.clone().unwrap_or_default();
             Error::Audit { path, source }
         })?;
-        let mut registry = Registry::new(platform, options.faults.clone(), audit, options.seed);
+        let faults = [options.faults.as_slice(), options.already.as_slice()].concat();
+        let mut registry = Registry::new(platform, faults.clone(), audit, options.seed);
         let caller = Caller::controller(FOUNDER, clock.now());
         found(&mut registry, &options, &caller)?;
         // Nobody has watched the founding.
@@ -149,7 +152,7 @@ impl Cluster {
         let revision = registry.store.revision();
         let inner = Arc::new(Inner {
             registry: Mutex::new(registry),
-            trouble: Mutex::new(Trouble::new(options.faults, options.seed)),
+            trouble: Mutex::new(Trouble::new(faults, options.seed)),
             clock,
             changed: watch::Sender::new(revision),
             settled: watch::Sender::new(0),
@@ -207,7 +210,8 @@ fn found(registry: &mut Registry, options: &Options, caller: &Caller) -> Result<
         seed(registry, namespace, caller)?;
     }
     let further = further(options)?;
-    let founding = Founding { now: caller.now, further: &further, faults: &options.faults };
+    let (faults, already) = (&options.faults, &options.already);
+    let founding = Founding { now: caller.now, further: &further, faults, already };
     let objects = if options.empty { further } else { (registry.platform.contents)(&founding) };
     objects.into_iter().try_for_each(|object| seed(registry, object, caller))
 }

@@ -35,7 +35,9 @@ use crate::time::Timestamp;
 
 /// How long the cluster has been running when it is first seen: half of it is enough for a VM to boot.
 const PAST: Duration = Duration::from_mins(2);
-/// Faults that were there before the cluster is first seen; all others begin with it.
+/// How much longer it has been running if it is in trouble already: enough to import a disk, or to fail repeatedly.
+const TROUBLED_PAST: Duration = Duration::from_mins(2);
+/// Faults that were always there before the cluster is first seen; others begin with it, unless it is said.
 const OLD_FAULTS: [Fault; 2] = [PROVISION_FAILS, STOP_HANGS];
 /// What is on the demo's disk.
 const DEMO_CONTENT: &str = "opensuse-leap-15.6";
@@ -90,17 +92,19 @@ pub(in crate::sim) const LEADERS: [(&str, &str); 4] = [
 /// The objects of the cluster, with their statuses, in the order of their creation. The controllers have worked on all of
 /// them for a while, so VMs of fixtures run if their strategy says so.
 pub fn contents(founding: &Founding<'_>) -> Vec<Value> {
-    let mut stage = furnished(founding.now - PAST);
+    let troubled = if founding.already.is_empty() { Duration::ZERO } else { TROUBLED_PAST };
+    let mut stage = furnished(founding.now - PAST - troubled);
     stage.write(Write::Create(CLAIMS, claim("demo-disk")), "harvester");
     stage.write(Write::Create(VIRTUAL_MACHINES, vm("demo", Strategy::RerunOnFailure)), "harvester");
     stage.run_for(PAST / 2);
     stage.faults = founding.faults.iter().copied().filter(|fault| OLD_FAULTS.contains(fault)).collect();
+    stage.faults.extend(founding.already);
     for object in founding.further {
         if let Some(kind) = kinds::by_kind(text(object, "/apiVersion"), text(object, "/kind")) {
             stage.found(kind.resource, object, "kubectl");
         }
     }
-    stage.run_for(PAST / 2);
+    stage.run_for(PAST / 2 + troubled);
     let mut objects = stage.into_objects();
     for volume in objects.iter_mut().filter(|object| text(object, "/spec/claimRef/name") == "demo-disk") {
         volume["metadata"]["annotations"][CONTENT_STAMP] = DEMO_CONTENT.into();
@@ -326,8 +330,18 @@ fn pod(space: &str, name: &str, node: Option<&str>) -> Value {
     if let Some(node) = node {
         pod["spec"]["nodeName"] = node.into();
         pod["spec"]["tolerations"] = json!([{ "operator": "Exists" }]);
+        if app == "virt-handler" {
+            pod["metadata"]["labels"]["kubevirt.io"] = app.into();
+        }
     }
     pod
+}
+
+/// The pod of that name, if it is one of which each node has one.
+pub(in crate::sim) fn daemon_pod(space: &str, name: &str) -> Option<Value> {
+    let (_, app) = ON_EACH_NODE.iter().find(|(own, app)| *own == space && name.starts_with(app))?;
+    let node = NODE_NAMES.iter().find(|node| name == format!("{app}-{node}"))?;
+    Some(pod(space, name, Some(*node)))
 }
 
 /// A claim in `default`, of the kind that Harvester makes for a VM's disk: RWX and a block device (domain.md §2.6).
@@ -402,7 +416,7 @@ mod tests {
     }
 
     fn cluster(further: &[Value], faults: &[Fault]) -> Vec<Value> {
-        contents(&Founding { now: now(), further, faults })
+        contents(&Founding { now: now(), further, faults, already: &[] })
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::sim::controller::CONTENT_STAMP;
+use crate::sim::controller::image;
+use crate::sim::controller::longhorn::backing;
 use crate::sim::object::annotation;
 use crate::sim::object::deleting;
 use crate::sim::object::is_true;
@@ -32,7 +34,7 @@ pub struct Exception {
     pub because: &'static str,
 }
 
-/// All exceptions. R5 knows of more, for claims that a restore makes; they come with it.
+/// All exceptions that hold always.
 pub const EXCEPTIONS: &[Exception] = &[
     Exception {
         kind: "Event",
@@ -56,6 +58,31 @@ pub const EXCEPTIONS: &[Exception] = &[
         because: "vm-restart: the faults foreign-start and the like mark the VM, so that they happen once",
     },
 ];
+
+/// What may differ besides in a claim that is another one than before: it has the same name and another uid, in one
+/// state or the other. Whether the data is the same shows its content stamp.
+pub const RECREATED: &[Exception] = &[
+    Exception {
+        kind: CLAIM,
+        field: "spec.volumeName",
+        because: "vm-create: a volume is named after the uid of its claim, or of the prime claim (domain.md §2.2)",
+    },
+    Exception {
+        kind: CLAIM,
+        field: "spec.dataSourceRef.name",
+        because: "image-import: the source of a populator is named after the uid of the DataVolume (domain.md §2.2)",
+    },
+    Exception {
+        kind: CLAIM,
+        field: "disk.handle",
+        because: "vm-create: Longhorn's volume has the name of the volume",
+    },
+];
+
+/// The kind with most exceptions.
+const CLAIM: &str = "PersistentVolumeClaim";
+/// Holds the uid of a claim among its fields; it is not compared itself.
+const UID: &str = "(uid)";
 
 /// The compared fields of an object by path.
 type Fields = BTreeMap<String, String>;
@@ -83,7 +110,10 @@ pub fn differences_except(before: &[Value], after: &[Value], annotations: &[&str
 }
 
 fn compare(object: &str, old: &Fields, new: &Fields, found: &mut Vec<String>) {
-    let paths: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let recreated = old.get(UID) != new.get(UID);
+    let excepted =
+        |path: &str| path == UID || recreated && RECREATED.iter().any(|exception| path == exception.field);
+    let paths: BTreeSet<&String> = old.keys().chain(new.keys()).filter(|path| !excepted(path)).collect();
     for path in paths {
         let (was, is) = (old.get(path), new.get(path));
         if was != is {
@@ -144,12 +174,18 @@ impl State<'_> {
             "VolumeAttachment" | "Engine" | "Replica" => self.has_volume(object),
             "Volume" => self.of_kind("PersistentVolume").any(|volume| name(volume) == name(object)),
             "VolumeImportSource" | "VolumeCloneSource" => owner(object, "DataVolume").is_some(),
+            "BackingImage" => self.images().any(|of| *image::backing_key(of).name == *name(object)),
+            "StorageClass" => self.images().any(|of| image::class_name(of) == name(object)),
             "PersistentVolume" => {
                 let claim = text(object, "/spec/claimRef/uid");
                 !claim.is_empty() && self.of_kind("PersistentVolumeClaim").any(|found| uid(found) == claim)
             }
             _ => false,
         }
+    }
+
+    fn images(&self) -> impl Iterator<Item = &Value> {
+        self.of_kind("VirtualMachineImage")
     }
 
     /// True if the volume that an attachment, an engine or a replica belongs to is there.
@@ -176,6 +212,7 @@ impl State<'_> {
             "VirtualMachine" => self.add_running(object, &mut fields),
             "VirtualMachineInstance" => drop(fields.insert("runs".to_owned(), whereabouts(object))),
             "PersistentVolumeClaim" => self.add_disk(object, &mut fields),
+            "VirtualMachineImage" => self.add_content(object, &mut fields),
             "Node" if kind_of(object) == "Node" => add_taints(object, &mut fields),
             _ => {}
         }
@@ -198,6 +235,13 @@ impl State<'_> {
         fields.insert("runs".to_owned(), own.map_or("no".to_owned(), whereabouts));
     }
 
+    /// Whether an image is there, and what is in it.
+    fn add_content(&self, image: &Value, fields: &mut Fields) {
+        let backing = self.of_kind("BackingImage").find(|of| *name(of) == *image::backing_key(image).name);
+        fields.insert("imported".to_owned(), is_true(image, "Imported").to_string());
+        fields.insert("content".to_owned(), backing.map_or("none", backing::stamp).to_owned());
+    }
+
     /// From the claim over the volume and its handle to the content.
     fn add_disk(&self, claim: &Value, fields: &mut Fields) {
         let volume_name = text(claim, "/spec/volumeName");
@@ -205,6 +249,7 @@ impl State<'_> {
         let volume = volumes.find(|volume| name(volume) == volume_name);
         let of_volume = |pointer: &str| volume.map_or("none", |volume| text(volume, pointer)).to_owned();
         let content = volume.and_then(|volume| annotation(volume, CONTENT_STAMP));
+        fields.insert(UID.to_owned(), uid(claim).to_owned());
         fields.insert("disk.phase".to_owned(), text(claim, "/status/phase").to_owned());
         fields.insert("disk.handle".to_owned(), of_volume("/spec/csi/volumeHandle"));
         fields.insert("disk.reclaim".to_owned(), of_volume("/spec/persistentVolumeReclaimPolicy"));
@@ -256,7 +301,7 @@ mod tests {
     /// A cluster with a running VM, and one that is off.
     fn cluster() -> Vec<Value> {
         let now: Timestamp = "2026-09-06T12:00:00Z".parse().expect("RFC 3339");
-        let mut objects = contents::contents(&Founding { now, further: &[], faults: &[] });
+        let mut objects = contents::contents(&Founding { now, further: &[], faults: &[], already: &[] });
         let mut off = contents::vm("off", Strategy::Halted);
         off["metadata"]["uid"] = "off".into();
         objects.push(off);
@@ -417,6 +462,34 @@ mod tests {
         assert_eq!(noticed(" is gone"), 1, "the claim: {found:?}");
         // The volume, its engine, three replicas, and two attachments: Longhorn's and that of Kubernetes.
         assert_eq!(noticed(" is new"), 7, "{found:?}");
+    }
+
+    #[test]
+    fn a_claim_that_was_made_again_is_judged_by_what_is_on_it() {
+        let objects = cluster();
+        let again = |content: &str| {
+            let mut changed = objects.clone();
+            let claim = find(&mut changed, CLAIM, "");
+            claim["metadata"]["uid"] = "another".into();
+            claim["spec"]["volumeName"] = "pvc-another".into();
+            let volume = find(&mut changed, "PersistentVolume", "");
+            volume["metadata"]["name"] = "pvc-another".into();
+            volume["metadata"]["annotations"][CONTENT_STAMP] = content.into();
+            volume["spec"]["csi"]["volumeHandle"] = "pvc-another".into();
+            volume["spec"]["claimRef"]["uid"] = "another".into();
+            let before = objects.clone();
+            let parts = ["Engine", "Replica", "VolumeAttachment", "Volume"];
+            let without = |mut all: Vec<Value>| {
+                all.retain(|object| !parts.contains(&text(object, "/kind")));
+                all
+            };
+            differences(&without(before), &without(changed))
+        };
+        assert_eq!(again("opensuse-leap-15.6"), Vec::<String>::new());
+        assert_eq!(again("blank").len(), 1, "the data is lost");
+        for because in RECREATED.iter().map(|exception| exception.because) {
+            assert!(because.contains(": "), "{because} names its rehearsal and says why");
+        }
     }
 
     #[test]

@@ -8,6 +8,32 @@ pub const NO_ACPI: Fault = Fault {
     about: "guests ignore ACPI and are killed when their grace period ends",
     about_zh: "客户机不响应 ACPI，宽限期结束时被强制关闭",
 };
+/// The handler on a node hangs until it is restarted.
+pub const HANDLER_HUNG: Fault = Fault {
+    name: "handler-hung",
+    about: "virt-handler hangs: ended instances keep their finalizer until its pod on their node is restarted",
+    about_zh: "virt-handler 卡死：已结束的实例一直带着 finalizer，直到重启其节点上的 virt-handler Pod",
+};
+/// A deleted VM does not go.
+pub const VM_TERMINATING: Fault = Fault {
+    name: "vm-terminating",
+    about: "a deleted VM stays in Terminating: virt-controller does not let go, and Harvester's webhook refuses every \
+            change to it while another VM uses its claim",
+    about_zh: "被删除的虚拟机一直 Terminating：virt-controller 不放手；若其 PVC 仍被别的虚拟机使用，Harvester webhook 拒绝任何修改",
+};
+/// A node dies, and nobody declares it dead.
+pub const NODE_DEAD: Fault = Fault {
+    name: "node-dead-with-attachment",
+    about: "node-2 dies with volumes attached, and Harvester does not declare it out of service: pods and \
+            attachments stay",
+    about_zh: "node-2 在挂载着卷时失效，Harvester 也不标记其停用：Pod 和卷挂载一直残留",
+};
+/// Pods do not reach guests on other nodes.
+pub const NET_SPLIT: Fault = Fault {
+    name: "net-split",
+    about: "pods cannot reach guests on other nodes: packets between the nodes are lost",
+    about_zh: "Pod 访问不到其他节点上的客户机：节点之间的报文丢失",
+};
 /// Starting takes minutes.
 pub const SLOW_START: Fault = Fault {
     name: "slow-start",
@@ -37,6 +63,12 @@ pub const FOREIGN_STOP: Fault = Fault {
     name: "foreign-stop",
     about: "a second after a VM got an instance somebody else halts it",
     about_zh: "虚拟机有了实例一秒后，别人把它停止",
+};
+/// Somebody stops VMs that run.
+pub const FOREIGN_HALT: Fault = Fault {
+    name: "foreign-halt",
+    about: "half a second after the cluster is first seen somebody else halts every VM that runs",
+    about_zh: "集群就绪半秒后，别人把所有正在运行的虚拟机停机",
 };
 /// Somebody deletes a VM that is being stopped.
 pub const FOREIGN_DELETE: Fault = Fault {
@@ -85,6 +117,13 @@ pub const ATTACH_FAILS: Fault = Fault {
     name: "attach-fails",
     about: "volumes of VMs cannot be attached: instances stay in Scheduling with FailedAttachVolume events",
     about_zh: "虚拟机的卷无法挂接：实例停在 Scheduling，事件 FailedAttachVolume",
+};
+/// Engines restart under guests.
+pub const ENGINE_RESTARTED: Fault = Fault {
+    name: "engine-restarted",
+    about: "the engines of attached volumes restart once: Longhorn is healthy again, guests hold dead devices and are \
+            paused",
+    about_zh: "已挂载卷的 engine 重启一次：Longhorn 恢复健康，客户机却持有失效设备而被暂停",
 };
 /// An image cannot be pulled.
 pub const IMAGE_PULL_FAILS: Fault = Fault {
@@ -183,6 +222,12 @@ pub(crate) const ATTACH_STUCK: Fault = Fault {
     about: "volumes that are being attached stay so: pods wait for their volumes and nobody says why",
     about_zh: "卷一直处于挂接中：pod 等待卷，却没有任何说明",
 };
+/// Attachments come and go.
+pub(crate) const ATTACH_FLAPS: Fault = Fault {
+    name: "attach-flaps",
+    about: "volumes are attached and detached in turns, ten seconds each, whoever wants them",
+    about_zh: "卷每十秒在挂接与卸载之间来回切换",
+};
 /// Nobody makes volumes for claims.
 pub(crate) const PVC_NEVER_BINDS: Fault = Fault {
     name: "pvc-never-binds",
@@ -205,11 +250,13 @@ pub const ALL: &[Fault] = &[
     GUEST_POWERS_OFF,
     IO_ERROR,
     ATTACH_FAILS,
+    ENGINE_RESTARTED,
     IMAGE_PULL_FAILS,
     PROVISION_FAILS,
     PVC_NEVER_BINDS,
     NO_SPACE,
     ATTACH_STUCK,
+    ATTACH_FLAPS,
     IMPORT_RESET,
     IMPORT_404,
     IMPORT_PERMISSION_DENIED,
@@ -218,13 +265,18 @@ pub const ALL: &[Fault] = &[
     CLONE_SOURCE_IN_USE,
     STOP_HANGS,
     STOP_SLOW,
+    HANDLER_HUNG,
+    VM_TERMINATING,
     NODE_DOWN,
+    NODE_DEAD,
+    NET_SPLIT,
     CONTROLLERS_FROZEN,
     KUBEVIRT_UPDATING,
     VIRT_API_DOWN,
     FOREIGN_START,
     FOREIGN_START_LATE,
     FOREIGN_STOP,
+    FOREIGN_HALT,
     FOREIGN_DELETE,
     FOREIGN_DELETE_STARTED,
     QUOTA_EXCEEDED,

@@ -297,6 +297,32 @@ pub(crate) const LONGHORN_ENGINES: Resource = resource("longhorn.io", "engines")
 pub(crate) const LONGHORN_REPLICAS: Resource = resource("longhorn.io", "replicas");
 /// Who wants them attached where.
 pub(crate) const LONGHORN_ATTACHMENTS: Resource = resource("longhorn.io", "volumeattachments");
+/// The files that volumes of images begin with.
+pub(crate) const BACKING_IMAGES: Resource = resource("longhorn.io", "backingimages");
+/// Harvester's images.
+pub(crate) const IMAGES: Resource = resource("harvesterhci.io", "virtualmachineimages");
+/// Longhorn's snapshots.
+pub(crate) const LONGHORN_SNAPSHOTS: Resource = resource("longhorn.io", "snapshots");
+/// What Longhorn finds on disks that belongs to no volume.
+pub(crate) const ORPHANS: Resource = resource("longhorn.io", "orphans");
+/// KubeVirt's snapshots of VMs.
+pub(crate) const SNAPSHOTS: Resource = resource("snapshot.kubevirt.io", "virtualmachinesnapshots");
+/// What is in them.
+pub(crate) const SNAPSHOT_CONTENTS: Resource =
+    resource("snapshot.kubevirt.io", "virtualmachinesnapshotcontents");
+/// KubeVirt's restores.
+pub(crate) const RESTORES: Resource = resource("snapshot.kubevirt.io", "virtualmachinerestores");
+/// Snapshots of volumes.
+pub(crate) const VOLUME_SNAPSHOTS: Resource = resource("snapshot.storage.k8s.io", "volumesnapshots");
+/// What is in them.
+pub(crate) const VOLUME_SNAPSHOT_CONTENTS: Resource =
+    resource("snapshot.storage.k8s.io", "volumesnapshotcontents");
+/// Harvester's backups and snapshots of VMs.
+pub(crate) const BACKUPS: Resource = resource("harvesterhci.io", "virtualmachinebackups");
+/// Harvester's restores: another kind of the same name (domain.md §3.3).
+pub(crate) const HARVESTER_RESTORES: Resource = resource("harvesterhci.io", "virtualmachinerestores");
+/// Kept former states of an object, for instance of a running VM.
+pub(crate) const REVISIONS: Resource = resource("apps", "controllerrevisions");
 /// Longhorn's nodes with their disks.
 pub(crate) const LONGHORN_NODES: Resource = resource("longhorn.io", "nodes");
 
@@ -398,6 +424,7 @@ pub(super) const KINDS: &[Kind] = &[
         .lists(CONDITIONS),
     Kind::core(LEASES, "Lease"),
     Kind::core(NEW_EVENTS, "Event").short(&["ev"]).stored_as(EVENTS),
+    Kind::core(REVISIONS, "ControllerRevision"),
     Kind::core(STORAGE_CLASSES, "StorageClass").cluster().returns_deleted().short(&["sc"]),
     Kind::core(VOLUME_ATTACHMENTS, "VolumeAttachment").cluster().with_status(),
     Kind::custom(VIRTUAL_MACHINES, &["v1", "v1alpha3"], "VirtualMachine")
@@ -418,6 +445,30 @@ pub(super) const KINDS: &[Kind] = &[
     Kind::custom(LONGHORN_ENGINES, &["v1beta2"], "Engine").with_status().short(&["lhe"]),
     Kind::custom(LONGHORN_REPLICAS, &["v1beta2"], "Replica").with_status().short(&["lhr"]),
     Kind::custom(LONGHORN_ATTACHMENTS, &["v1beta2"], "VolumeAttachment").with_status().short(&["lhva"]),
+    Kind::custom(BACKING_IMAGES, &["v1beta2"], "BackingImage").with_status().short(&["lhbi"]),
+    Kind::custom(IMAGES, &["v1beta1"], "VirtualMachineImage").short(&["vmimage", "vmimages"]),
+    Kind::custom(LONGHORN_SNAPSHOTS, &["v1beta2"], "Snapshot").with_status().short(&["lhsnap"]),
+    Kind::custom(ORPHANS, &["v1beta2"], "Orphan").with_status().short(&["lho"]),
+    Kind::custom(SNAPSHOTS, &["v1beta1", "v1alpha1"], "VirtualMachineSnapshot")
+        .with_status()
+        .short(&["vmsnapshot", "vmsnapshots"])
+        .in_all(),
+    Kind::custom(SNAPSHOT_CONTENTS, &["v1beta1", "v1alpha1"], "VirtualMachineSnapshotContent")
+        .with_status()
+        .short(&["vmsnapshotcontent", "vmsnapshotcontents"])
+        .in_all(),
+    Kind::custom(RESTORES, &["v1beta1", "v1alpha1"], "VirtualMachineRestore")
+        .with_status()
+        .short(&["vmrestore", "vmrestores"])
+        .in_all(),
+    Kind::custom(VOLUME_SNAPSHOTS, &["v1"], "VolumeSnapshot").with_status().short(&["vs"]),
+    Kind::custom(VOLUME_SNAPSHOT_CONTENTS, &["v1"], "VolumeSnapshotContent")
+        .cluster()
+        .with_status()
+        .short(&["vsc", "vscs"]),
+    Kind::custom(BACKUPS, &["v1beta1"], "VirtualMachineBackup").short(&["vmbackup", "vmbackups"]),
+    Kind::custom(HARVESTER_RESTORES, &["v1beta1"], "VirtualMachineRestore")
+        .short(&["vmrestore", "vmrestores"]),
     Kind::custom(LONGHORN_NODES, &["v1beta2"], "Node").with_status().short(&["lhn"]),
 ];
 

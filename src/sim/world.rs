@@ -202,7 +202,8 @@ pub struct Answer {
     pub code: u16,
 }
 
-/// The annotation in which a pod carries its log: nothing runs in it that could write one.
+/// The annotation in which a pod carries its log: nothing runs in it that could write one. A pod with several
+/// containers has one for each, with a dot and the container's name behind it.
 pub(super) const POD_LOG: &str = "rehearsal.example/log";
 
 /// What a new cluster is made of.
@@ -213,6 +214,8 @@ pub struct Founding<'a> {
     pub further: &'a [Value],
     /// The faults that are switched on.
     pub faults: &'a [Fault],
+    /// Those that were there when the further objects were made.
+    pub already: &'a [Fault],
 }
 
 /// The platform that stands behind the API server: what is registered with it.

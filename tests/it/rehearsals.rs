@@ -22,18 +22,9 @@ const LIMIT: Duration = Duration::from_hours(2);
 async fn rehearse(library: &Arc<Library>, workflow: &str, case: &Rehearsal) -> (Value, Judgement) {
     let stage = stage(library, case).await;
     let run = stage.start(workflow, case).await.unwrap();
-    let mut changes = stage.handle.watch(run).unwrap();
-    let mut view = Value::Null;
-    let to_the_end = async {
-        while let Some(change) = changes.recv().await {
-            view = change.view;
-            if view["state"] == "Held" {
-                break;
-            }
-        }
-    };
-    let late = tokio::time::timeout(LIMIT, to_the_end).await.is_err();
-    assert!(!late, "{workflow} {} does not end: {view:#}", case.name);
+    let mut last = Value::Null;
+    let end = tokio::time::timeout(LIMIT, stage.attend(run, case, |view| last = view.clone())).await;
+    let view = end.unwrap_or_else(|_| panic!("{workflow} {} does not end: {last:#}", case.name)).unwrap();
     let judgement = stage.judge(&view, &case.expect).await;
     (view, judgement)
 }

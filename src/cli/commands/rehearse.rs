@@ -10,7 +10,7 @@ use crate::cli::args::Global;
 use crate::cli::args::Rehearse;
 use crate::cli::args::SPEED_MAX;
 use crate::cli::error::CommandError;
-use crate::cli::follow::follow_changes;
+use crate::cli::lines::Lines;
 use crate::cli::printer::Printer;
 use crate::cli::render;
 use crate::cli::session::library;
@@ -102,8 +102,10 @@ async fn one(
         .await
         .map_err(|failure| CommandError::usage(&failure.code.clone(), failure.message))?;
     let run = stage.start(workflow.name.as_str(), case).await?;
-    let changes = stage.handle.watch(run)?;
-    let view = follow_changes(changes, printer).await;
+    let mut lines = Lines::new(printer);
+    let view = stage.attend(run, case, |view| lines.show(view)).await;
+    lines.end();
+    let view = view?;
     let judgement = stage.judge(&view, &case.expect).await;
     Ok((view, judgement))
 }

@@ -88,6 +88,7 @@ fn options(what: &Sim, known: &[Fault]) -> Result<sim::Options, CommandError> {
     Ok(sim::Options {
         seed: what.seed,
         faults: what.fault.iter().map(fault).collect::<Result<_, _>>()?,
+        already: vec![],
         fixtures: what.fixture.iter().map(fixture).collect::<Result<_, _>>()?,
         empty: what.empty,
         audit: what.audit.clone(),

@@ -15,6 +15,10 @@ pub struct Rehearsal {
     pub fixture: Option<String>,
     /// Faults that are switched on.
     pub faults: Vec<String>,
+    /// Faults that were there when the objects of the fixture were made, so that these are in trouble from the start.
+    pub already: Vec<String>,
+    /// Whether somebody gives the approvals that are asked for.
+    pub approve: bool,
     /// What must come out.
     pub expect: Expectation,
 }

@@ -176,6 +176,8 @@ impl<'r> Builder<'r> {
             inputs: inputs.iter().map(|entry| (entry.key.clone(), entry.node.to_json())).collect(),
             fixture: text(node, "fixture").map(str::to_owned),
             faults: texts(node, "faults"),
+            already: texts(node, "already"),
+            approve: flag(node, "approve"),
             expect: Expectation {
                 state: text(expect, "state").map(str::to_owned),
                 verdict: text(expect, "verdict").map(str::to_owned),

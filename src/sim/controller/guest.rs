@@ -1,7 +1,7 @@
 //! virt-handler: starts the guest on its node, watches it, and shuts it down.
 //!
 //! What a guest does by itself is ordered through the annotation `sim/guest` of its instance: at once `shutdown` or
-//! `crash`, some seconds after its start `powers-off` or `io-error`.
+//! `crash`, some seconds after its start `powers-off`, `io-error` or `fills-disk`; `no-agent` never reports.
 
 use std::time::Duration;
 
@@ -10,10 +10,12 @@ use serde_json::json;
 
 use crate::sim::controller::instance::enter;
 use crate::sim::controller::launcher;
+use crate::sim::controller::longhorn;
 use crate::sim::controller::node;
 use crate::sim::controller::turn::Turn;
 use crate::sim::controller::vm::is_final;
 use crate::sim::controller::vm::since_phase;
+use crate::sim::fault::ENGINE_RESTARTED;
 use crate::sim::fault::GUEST_POWERS_OFF;
 use crate::sim::fault::IO_ERROR;
 use crate::sim::fault::NO_ACPI;
@@ -46,6 +48,8 @@ const DOMAIN_START: Duration = Duration::from_secs(2);
 const BOOT: Duration = Duration::from_secs(10);
 /// From power on to what goes wrong with the faults of the guest.
 const MISHAP: Duration = Duration::from_secs(3);
+/// How often QEMU meets a device that is dead.
+const DEVICE_POLL: Duration = Duration::from_secs(5);
 /// From ACPI to power off.
 const ACPI_SHUTDOWN: Duration = Duration::from_secs(8);
 
@@ -119,15 +123,44 @@ impl Guest<'_> {
             Some("powers-off") if self.has_run(turn, MISHAP) => {
                 self.end(turn, "Succeeded", "The VirtualMachineInstance was shut down.");
             }
-            Some("io-error") if !paused && self.has_run(turn, MISHAP) => {
-                let mut conditions = Conditions::of(self.instance, turn.now());
-                let message = "VMI was paused, low-level IO error detected";
-                conditions.set("Paused", "True", "PausedIOError", message);
-                turn.status(self.key, self.instance, json!({ "conditions": conditions.into_value() }));
+            Some("io-error") if !paused && self.has_run(turn, MISHAP) => self.pause(turn),
+            Some("fills-disk") if !paused && self.has_run(turn, MISHAP) => {
+                for handle in self.handles(turn) {
+                    longhorn::written(turn, &handle, 100);
+                }
+                self.pause(turn);
             }
+            _ if !paused && self.holds_dead_device(turn) => self.pause(turn),
+            Some("no-agent") => {}
             _ if !paused && self.has_run(turn, BOOT) => self.report_agent(turn),
             _ => {}
         }
+    }
+
+    /// QEMU stops a guest whose disk gives errors (domain.md §1.5).
+    fn pause(&self, turn: &mut Turn<'_>) {
+        let mut conditions = Conditions::of(self.instance, turn.now());
+        let message = "VMI was paused, low-level IO error detected";
+        conditions.set("Paused", "True", "PausedIOError", message);
+        turn.status(self.key, self.instance, json!({ "conditions": conditions.into_value() }));
+    }
+
+    /// An engine that started after the guest gave it another device (domain-cases.md 29).
+    fn holds_dead_device(&self, turn: &mut Turn<'_>) -> bool {
+        if !turn.fault(ENGINE_RESTARTED) {
+            return false;
+        }
+        turn.again_after(DEVICE_POLL);
+        let Some(since) = since_phase(self.instance, "Running") else { return false };
+        let started = |handle: &String| longhorn::engine_started_at(turn.context.view, handle);
+        self.handles(turn).iter().any(|handle| started(handle).is_some_and(|started| started > since))
+    }
+
+    /// The volumes of Longhorn that the guest has.
+    fn handles(&self, turn: &Turn<'_>) -> Vec<String> {
+        let claim = |name| turn.context.view.get(&Key::new(CLAIMS, namespace(self.instance), name));
+        let claims = claims(self.instance, "/spec/volumes").filter_map(claim);
+        claims.map(|claim| text(&claim, "/spec/volumeName").to_owned()).collect()
     }
 
     fn has_run(&self, turn: &mut Turn<'_>, duration: Duration) -> bool {

@@ -12,6 +12,7 @@ use crate::sim::controller::vm::is_final;
 use crate::sim::controller::vm::since_phase;
 use crate::sim::fault::CONTROLLERS_FROZEN;
 use crate::sim::fault::GUEST_HANGS;
+use crate::sim::fault::HANDLER_HUNG;
 use crate::sim::fault::STOP_HANGS;
 use crate::sim::fault::STOP_SLOW;
 use crate::sim::kinds::CLAIMS;
@@ -24,6 +25,8 @@ use crate::sim::object::deleting;
 use crate::sim::object::is_true;
 use crate::sim::object::items;
 use crate::sim::object::key_of;
+use crate::sim::object::label;
+use crate::sim::object::moment;
 use crate::sim::object::name;
 use crate::sim::object::owner;
 use crate::sim::object::text;
@@ -39,6 +42,8 @@ use crate::time::Timestamp;
 pub(in crate::sim) const HANDLER_FINALIZER: &str = "kubevirt.io/foregroundDeleteVirtualMachine";
 /// How long virt-handler keeps an ended instance with the fault `stop-slow`.
 const SLOW_STOP: Duration = Duration::from_mins(5);
+/// How often an instance whose handler hangs is looked at.
+const HANDLER_POLL: Duration = Duration::from_secs(5);
 /// How often a missing claim is looked for, because claims do not name their instance.
 const CLAIM_POLL: Duration = Duration::from_secs(1);
 
@@ -191,7 +196,8 @@ fn finish(turn: &mut Turn<'_>, key: &Key, facts: &Facts<'_>) {
             if leaving(facts) {
                 let ended = since_phase(facts.instance, text(facts.instance, "/status/phase"));
                 let slow = turn.fault(STOP_SLOW) && ended.is_some_and(|ended| !turn.passed(ended, SLOW_STOP));
-                let held: &[&str] = if slow || turn.fault(STOP_HANGS) {
+                let hung = turn.fault(HANDLER_HUNG) && !handler_restarted(turn, facts.instance, ended);
+                let held: &[&str] = if slow || hung || turn.fault(STOP_HANGS) {
                     &[CONTROLLER_FINALIZER]
                 } else {
                     &[CONTROLLER_FINALIZER, HANDLER_FINALIZER]
@@ -200,6 +206,27 @@ fn finish(turn: &mut Turn<'_>, key: &Key, facts: &Facts<'_>) {
             }
         }
     }
+}
+
+/// True if virt-handler on the node of an instance was started after the instance had ended. Looks again soon if not.
+fn handler_restarted(turn: &mut Turn<'_>, instance: &Value, ended: Option<Timestamp>) -> bool {
+    let node = text(instance, "/status/nodeName");
+    let ended = ended.or_else(|| moment(instance, "/metadata/deletionTimestamp"));
+    let started = turn
+        .context
+        .view
+        .list(PODS, None)
+        .iter()
+        .filter(|pod| {
+            label(pod, "kubevirt.io") == Some("virt-handler") && text(pod, "/spec/nodeName") == node
+        })
+        .filter_map(|pod| moment(pod, "/status/startTime"))
+        .max();
+    let restarted = started.zip(ended).is_some_and(|(started, ended)| started > ended);
+    if !restarted {
+        turn.again_after(HANDLER_POLL);
+    }
+    restarted
 }
 
 /// The name of a claim that the instance needs and that does not exist.

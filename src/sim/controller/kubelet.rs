@@ -106,6 +106,9 @@ fn guest_of(context: &Context<'_>, pod: &Value) -> Guest {
 
 fn start(turn: &mut Turn<'_>, key: &Key, pod: &Value) {
     let of_instance = label(pod, "kubevirt.io") == Some("virt-launcher");
+    if items(pod, "/spec/containers").iter().any(|container| is_unreachable(text(container, "/image"))) {
+        return pull_failed(turn, key, pod);
+    }
     if of_instance && turn.fault(ATTACH_FAILS) && claims(pod, "/spec/volumes").next().is_some() {
         return attach_failed(turn, key, pod);
     }
@@ -202,6 +205,11 @@ fn attach_failed(turn: &mut Turn<'_>, key: &Key, pod: &Value) {
     );
     turn.event(key, "Warning", "FailedAttachVolume", &message);
     turn.again_after(RETRY);
+}
+
+/// True for an image in a registry that cannot exist: the top-level domain `invalid` has no names (RFC 2606).
+fn is_unreachable(image: &str) -> bool {
+    image.split(['/', ':']).next().is_some_and(|registry| registry.ends_with(".invalid"))
 }
 
 fn pull_failed(turn: &mut Turn<'_>, key: &Key, pod: &Value) {

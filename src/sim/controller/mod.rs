@@ -5,14 +5,17 @@
 
 mod cdi;
 mod csi;
+mod daemon;
 pub(in crate::sim) mod guest;
 mod harvester;
+pub(in crate::sim) mod image;
 pub(in crate::sim) mod instance;
 mod kubelet;
 pub(in crate::sim) mod launcher;
-mod longhorn;
+pub(in crate::sim) mod longhorn;
 mod node;
 mod outage;
+mod probe;
 #[cfg(test)]
 mod scenarios;
 mod scheduler;
@@ -26,6 +29,7 @@ mod volume;
 use std::sync::Arc;
 
 pub(in crate::sim) use harvester::CLAIM_TEMPLATES;
+pub(in crate::sim) use harvester::HARVESTER;
 pub(in crate::sim) use harvester::RUN_STRATEGY;
 pub(in crate::sim) use longhorn::SPACE as LONGHORN_SPACE;
 pub(in crate::sim) use node::address as node_address;
@@ -41,8 +45,12 @@ pub(super) fn all() -> Vec<Arc<dyn Controller>> {
         Arc::new(guest::Guests),
         Arc::new(harvester::RunStrategies),
         Arc::new(harvester::ListedClaims),
+        Arc::new(harvester::RemovedClaims),
+        Arc::new(image::Images),
         Arc::new(scheduler::Scheduler),
         Arc::new(kubelet::Pods),
+        Arc::new(probe::Probes),
+        Arc::new(daemon::Daemons),
         Arc::new(node::Heartbeats),
         Arc::new(node::Lifecycle),
         Arc::new(node::DownNodes),

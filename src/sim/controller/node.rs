@@ -10,6 +10,7 @@ use crate::sim::controller::instance::enter;
 use crate::sim::controller::turn::Turn;
 use crate::sim::controller::vm::is_final;
 use crate::sim::fault::CONTROLLERS_FROZEN;
+use crate::sim::fault::NODE_DEAD;
 use crate::sim::fault::NODE_DOWN;
 use crate::sim::kinds::INSTANCES;
 use crate::sim::kinds::LEASES;
@@ -29,7 +30,7 @@ use crate::sim::world::Key;
 use crate::sim::world::Reconciled;
 use crate::time::Timestamp;
 
-/// The node that the fault `node-down` takes away.
+/// The node that the faults `node-down` and `node-dead-with-attachment` take away.
 const DOWN_NODE: &str = "node-2";
 /// How often what runs on a node that is down looks whether it is up again.
 pub(super) const DOWN_POLL: Duration = Duration::from_secs(10);
@@ -59,7 +60,12 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// True if nothing on the node answers.
 pub(super) fn is_down(context: &Context<'_>, node: &str) -> bool {
-    node == DOWN_NODE && context.faults.contains(&NODE_DOWN)
+    node == DOWN_NODE && some_down(context)
+}
+
+/// True if a node does not answer.
+pub(super) fn some_down(context: &Context<'_>) -> bool {
+    [NODE_DOWN, NODE_DEAD].iter().any(|fault| context.faults.contains(fault))
 }
 
 /// The address of a node: the number in its name is the last part.
@@ -223,6 +229,10 @@ impl Controller for DownNodes {
     fn reconcile(&self, context: &Context<'_>, key: &Key) -> Reconciled {
         let mut turn = Turn::new(context, "node-down-controller");
         let Some(node) = context.view.get(key) else { return turn.end() };
+        // Its setting vm-force-reset-policy is off.
+        if turn.fault(NODE_DEAD) {
+            return turn.end();
+        }
         let ready = condition(&node, "Ready");
         let unknown_since = ready
             .filter(|ready| text(ready, "/status") == "Unknown")

@@ -11,6 +11,7 @@ use crate::sim::controller::turn::Turn;
 use crate::sim::controller::vm::since_phase;
 use crate::sim::fault::FOREIGN_DELETE;
 use crate::sim::fault::FOREIGN_DELETE_STARTED;
+use crate::sim::fault::FOREIGN_HALT;
 use crate::sim::fault::FOREIGN_START;
 use crate::sim::fault::FOREIGN_START_LATE;
 use crate::sim::fault::FOREIGN_STOP;
@@ -55,10 +56,11 @@ enum Deed {
 /// Soon enough to be in the middle of a forced stop, too.
 const HASTE: Duration = Duration::from_millis(500);
 
-const VISITS: [Visit; 6] = [
+const VISITS: [Visit; 7] = [
     Visit { fault: FOREIGN_START, since: stopping, after: HASTE, deed: Deed::Start },
     Visit { fault: FOREIGN_START_LATE, since: stopped, after: Duration::from_mins(1), deed: Deed::Start },
     Visit { fault: FOREIGN_DELETE, since: stopping, after: HASTE, deed: Deed::Delete },
+    Visit { fault: FOREIGN_HALT, since: running, after: HASTE, deed: Deed::Halt },
     Visit { fault: FOREIGN_STOP, since: starting, after: Duration::from_secs(1), deed: Deed::Halt },
     Visit {
         fault: FOREIGN_DELETE_STARTED,
@@ -90,6 +92,11 @@ fn starting(vm: &Value, instance: Option<&Value>) -> Option<Timestamp> {
     let instance =
         instance.filter(|instance| early.contains(&text(instance, "/status/phase")) && !halted(vm))?;
     since_phase(instance, "Pending")
+}
+
+/// Since when a VM that is meant to run has a guest that runs.
+fn running(vm: &Value, instance: Option<&Value>) -> Option<Timestamp> {
+    instance.filter(|_| !halted(vm)).and_then(|instance| since_phase(instance, "Running"))
 }
 
 /// A person at Harvester's page, or Harvester itself.

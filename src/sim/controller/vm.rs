@@ -10,6 +10,7 @@ use crate::sim::controller::vm_disks;
 use crate::sim::controller::vm_disks::Disks;
 use crate::sim::controller::vm_status;
 use crate::sim::fault::CONTROLLERS_FROZEN;
+use crate::sim::fault::VM_TERMINATING;
 use crate::sim::kinds::CLAIMS;
 use crate::sim::kinds::DATA_VOLUMES;
 use crate::sim::kinds::INSTANCES;
@@ -330,6 +331,7 @@ impl Machine<'_> {
         match self.instance {
             Some(instance) if !deleting(instance) => turn.delete(self.instance_key),
             Some(_) => {}
+            None if turn.fault(VM_TERMINATING) => {}
             None => turn.patch(self.key, self.vm, without_finalizers(self.vm, &[CONTROLLER_FINALIZER])),
         }
     }

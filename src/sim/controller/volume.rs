@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::sim::controller::cdi::is_populated;
 use crate::sim::controller::longhorn;
 use crate::sim::controller::longhorn::DRIVER;
+use crate::sim::controller::longhorn::backing;
 use crate::sim::controller::turn::Turn;
 use crate::sim::fault::PROVISION_FAILS;
 use crate::sim::fault::PVC_NEVER_BINDS;
@@ -115,6 +116,15 @@ fn provision(turn: &mut Turn<'_>, key: &Key, claim: &Value) {
     if turn.fault(PVC_NEVER_BINDS) {
         return turn.again_after(POLL * 5);
     }
+    let content = match content(turn, claim, &class) {
+        Ok(Some(content)) => content,
+        Ok(None) => return turn.again_after(POLL),
+        Err(why) => {
+            let message = format!("failed to provision volume with StorageClass \"{name}\": {why}");
+            turn.event(key, "Warning", "ProvisioningFailed", &message);
+            return turn.again_after(POLL * 5);
+        }
+    };
     let name = format!("pvc-{}", uid(claim));
     // CreateVolume returns when the volume has left `creating` (domain.md §3.5).
     let made = longhorn::volume(turn.context.view, &name).map(|made| text(&made, "/status/state").to_owned());
@@ -126,7 +136,7 @@ fn provision(turn: &mut Turn<'_>, key: &Key, claim: &Value) {
         Some("" | "creating") => return turn.again_after(CREATE_POLL),
         Some(_) => {}
     }
-    turn.create(VOLUMES, volume(&name, claim, &class));
+    turn.create(VOLUMES, volume(&name, claim, &class, &content));
     let annotations = json!({
         "pv.kubernetes.io/bind-completed": "yes",
         "pv.kubernetes.io/bound-by-controller": "yes",
@@ -138,15 +148,33 @@ fn provision(turn: &mut Turn<'_>, key: &Key, claim: &Value) {
     turn.event(key, "Normal", "ProvisioningSucceeded", &message);
 }
 
+/// What a new volume of the class begins with: the file of its backing image, if it names one (domain.md §2.5). None
+/// while the file is not there yet; an error if it cannot be used.
+fn content(turn: &Turn<'_>, claim: &Value, class: &Value) -> Result<Option<String>, String> {
+    let Some(key) = backing::of_class(class) else { return Ok(Some(BLANK.to_owned())) };
+    let Some(image) = turn.context.view.get(&key) else {
+        return Err(format!("backingimages.longhorn.io \"{}\" not found", key.name));
+    };
+    if !matches!(backing::content(&image), backing::Content::Ready) {
+        return Ok(None);
+    }
+    let size = longhorn::bytes(text(claim, "/spec/resources/requests/storage"));
+    let least = image["status"]["virtualSize"].as_u64().unwrap_or(0);
+    if size < least {
+        return Err(format!("volume size {size} is less than the backing image size {least}"));
+    }
+    Ok(Some(backing::stamp(&image).to_owned()))
+}
+
 /// A new volume for a claim.
-fn volume(name: &str, claim: &Value, class: &Value) -> Value {
+fn volume(name: &str, claim: &Value, class: &Value, content: &str) -> Value {
     let reclaim = class["reclaimPolicy"].as_str().unwrap_or("Delete");
     json!({
         "apiVersion": "v1",
         "kind": "PersistentVolume",
         "metadata": {
             "name": name,
-            "annotations": { "pv.kubernetes.io/provisioned-by": DRIVER, CONTENT_STAMP: BLANK },
+            "annotations": { "pv.kubernetes.io/provisioned-by": DRIVER, CONTENT_STAMP: content },
         },
         "spec": {
             "accessModes": claim["spec"]["accessModes"],
@@ -283,7 +311,8 @@ mod tests {
             "metadata": { "namespace": "default", "name": "disk", "uid": "u1" },
             "spec": { "accessModes": ["ReadWriteMany"], "resources": { "requests": { "storage": "10Gi" } } },
         });
-        let made = volume("pvc-u1", &claim, &json!({ "metadata": { "name": "harvester-longhorn" } }));
+        let class = json!({ "metadata": { "name": "harvester-longhorn" } });
+        let made = volume("pvc-u1", &claim, &class, BLANK);
         assert_eq!(annotation(&made, CONTENT_STAMP), Some(BLANK));
         assert_eq!(text(&made, "/spec/claimRef/uid"), "u1");
         assert_eq!(text(&made, "/spec/persistentVolumeReclaimPolicy"), "Delete");

@@ -128,6 +128,28 @@ const COLUMNS: &[(Resource, &[Column])] = &[
         ],
     ),
     (
+        kinds::BACKING_IMAGES,
+        &[
+            NAME,
+            path("UUID", "/status/uuid"),
+            path("SourceType", "/spec/sourceType"),
+            path("Size", "/status/size"),
+            path("VirtualSize", "/status/virtualSize"),
+            AGE,
+        ],
+    ),
+    (
+        kinds::IMAGES,
+        &[
+            NAME,
+            path("BACKEND", "/spec/backend"),
+            path("DISPLAY-NAME", "/spec/displayName"),
+            path("SIZE", "/status/size"),
+            path("VIRTUALSIZE", "/status/virtualSize"),
+            AGE,
+        ],
+    ),
+    (
         kinds::LONGHORN_NODES,
         &[
             NAME,

@@ -15,7 +15,7 @@ use crate::sim::meta;
 use crate::sim::world::Key;
 use crate::sim::world::POD_LOG;
 
-/// Answers with the log: what the annotation holds, else when each container started.
+/// Answers with the log: what the annotation of the container or of the pod holds, else when each container started.
 pub(super) fn answer(cluster: &Cluster, request: &Request, key: &Key) -> Result<Response, Failure> {
     if request.method != Method::GET {
         return Err(Failure::method_not_allowed());
@@ -33,7 +33,9 @@ pub(super) fn answer(cluster: &Cluster, request: &Request, key: &Key) -> Result<
             return Err(Failure::bad_request(message));
         }
     };
-    let log = match pod["metadata"]["annotations"][POD_LOG].as_str() {
+    let annotations = &pod["metadata"]["annotations"];
+    let held = annotations.get(format!("{POD_LOG}.{container}")).unwrap_or(&annotations[POD_LOG]);
+    let log = match held.as_str() {
         Some(log) => log.to_owned(),
         None => started(&pod, container),
     };

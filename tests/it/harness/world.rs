@@ -68,6 +68,7 @@ impl World {
         let options = sim::Options {
             seed: 1,
             faults: case.faults.iter().map(fault).collect(),
+            already: case.already.iter().map(fault).collect(),
             fixtures: case.fixture.iter().cloned().chain([TRAP.to_owned()]).collect(),
             ..sim::Options::default()
         };

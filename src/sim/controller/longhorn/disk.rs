@@ -8,7 +8,6 @@ use crate::sim::controller::longhorn::node_key;
 use crate::sim::controller::node;
 use crate::sim::controller::turn::Turn;
 use crate::sim::fault::NO_SPACE;
-use crate::sim::fault::NODE_DOWN;
 use crate::sim::kinds::LONGHORN_NODES;
 use crate::sim::kinds::LONGHORN_REPLICAS;
 use crate::sim::object::Conditions;
@@ -70,7 +69,7 @@ impl Controller for Disks {
             .map(|(name, disk)| (name.clone(), status(&turn, key, &found, name, disk)));
         let statuses: Value = statuses.collect::<serde_json::Map<_, _>>().into();
         turn.status(key, &found, json!({ "conditions": conditions.into_value(), "diskStatus": statuses }));
-        if turn.fault(NODE_DOWN) {
+        if node::some_down(context) {
             turn.again_after(node::DOWN_POLL);
         }
         turn.end()

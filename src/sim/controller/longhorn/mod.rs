@@ -1,6 +1,7 @@
-//! Longhorn: volumes with their engines and replicas, who wants them attached, nodes with their disks (domain.md §3.6,
-//! §6).
+//! Longhorn: volumes with their engines and replicas, who wants them attached, backing images, nodes with their disks
+//! (domain.md §2.5, §3.6, §6).
 
+pub(in crate::sim) mod backing;
 mod disk;
 mod ticket;
 mod volume;
@@ -12,6 +13,7 @@ use serde_json::json;
 
 use crate::sim::controller::turn::Turn;
 use crate::sim::fault::NO_SPACE;
+use crate::sim::kinds::LONGHORN_ENGINES;
 use crate::sim::kinds::LONGHORN_NODES;
 use crate::sim::kinds::LONGHORN_VOLUMES;
 use crate::sim::object::is_true;
@@ -21,11 +23,12 @@ use crate::sim::world::Controller;
 use crate::sim::world::Key;
 use crate::sim::world::Resource;
 use crate::sim::world::View;
+use crate::time::Timestamp;
 
 /// Where all of Longhorn's objects are.
 pub(in crate::sim) const SPACE: &str = "longhorn-system";
 /// Longhorn's CSI driver.
-pub(super) const DRIVER: &str = "driver.longhorn.io";
+pub(in crate::sim::controller) const DRIVER: &str = "driver.longhorn.io";
 /// Keeps a volume until its parts are gone.
 const FINALIZER: &str = "longhorn.io";
 /// The label by which parts are found (domain.md §3.6).
@@ -35,7 +38,12 @@ const ENGINE_IMAGE: &str = "longhornio/longhorn-engine:v1.11.2";
 
 /// Longhorn's controllers.
 pub(super) fn all() -> Vec<Arc<dyn Controller>> {
-    vec![Arc::new(volume::Volumes), Arc::new(ticket::Tickets), Arc::new(disk::Disks)]
+    vec![
+        Arc::new(volume::Volumes),
+        Arc::new(ticket::Tickets),
+        Arc::new(disk::Disks),
+        Arc::new(backing::BackingImages),
+    ]
 }
 
 /// A Longhorn volume by its handle.
@@ -49,7 +57,7 @@ pub(super) fn new_volume(name: &str, claim: &Value, class: &Value) -> Value {
     let shared =
         claim["spec"]["accessModes"].as_array().is_some_and(|modes| modes.contains(&json!("ReadWriteMany")));
     let size = bytes(text(claim, "/spec/resources/requests/storage"));
-    json!({
+    let mut volume = json!({
         "apiVersion": "longhorn.io/v1beta2",
         "kind": "Volume",
         "metadata": { "name": name, "namespace": SPACE, "finalizers": [FINALIZER] },
@@ -66,7 +74,11 @@ pub(super) fn new_volume(name: &str, claim: &Value, class: &Value) -> Value {
             "nodeID": "",
             "migrationNodeID": "",
         },
-    })
+    });
+    if let Some(backing) = backing::of_class(class) {
+        volume["spec"]["backingImage"] = (*backing.name).into();
+    }
+    volume
 }
 
 /// So much of a volume, in percent, has been written: its size on the disks rises (domain.md §2.3).
@@ -76,6 +88,12 @@ pub(super) fn written(turn: &mut Turn<'_>, handle: &str, percent: u64) {
         let size: u64 = text(&volume, "/spec/size").parse().unwrap_or(0);
         turn.status(&key, &volume, json!({ "actualSize": size / 100 * percent.min(100) }));
     }
+}
+
+/// When the engine of a volume started, if it runs.
+pub(super) fn engine_started_at(view: &dyn View, handle: &str) -> Option<Timestamp> {
+    let engines = parts(view, LONGHORN_ENGINES, handle);
+    engines.first().and_then(|engine| volume::started_at(engine))
 }
 
 /// True if the volume takes an attachment: `IsVolumeReady` of LH types/volumes.go:14-56 (domain.md §3.6).

@@ -13,8 +13,9 @@ use crate::sim::controller::longhorn::FINALIZER;
 use crate::sim::controller::longhorn::SPACE;
 use crate::sim::controller::node;
 use crate::sim::controller::turn::Turn;
+use crate::sim::fault::ATTACH_FLAPS;
 use crate::sim::fault::ATTACH_STUCK;
-use crate::sim::fault::NODE_DOWN;
+use crate::sim::fault::ENGINE_RESTARTED;
 use crate::sim::kinds::CLAIMS;
 use crate::sim::kinds::LONGHORN_ATTACHMENTS;
 use crate::sim::kinds::LONGHORN_ENGINES;
@@ -22,16 +23,25 @@ use crate::sim::kinds::LONGHORN_REPLICAS;
 use crate::sim::kinds::LONGHORN_VOLUMES;
 use crate::sim::kinds::VOLUMES;
 use crate::sim::object::Conditions;
+use crate::sim::object::annotation;
 use crate::sim::object::deleting;
 use crate::sim::object::key_of;
 use crate::sim::object::name;
+use crate::sim::object::pairs;
 use crate::sim::object::text;
 use crate::sim::object::without_finalizers;
 use crate::sim::world::Context;
 use crate::sim::world::Controller;
 use crate::sim::world::Key;
 use crate::sim::world::Reconciled;
+use crate::time::Timestamp;
 
+/// Marks an engine that has restarted, so that it happens once.
+const RESTARTED: &str = "sim/restarted";
+/// How long an engine runs with the fault `engine-restarted`: until the guest has booted.
+const ENGINE_RUNS: Duration = Duration::from_secs(25);
+/// How long a volume is attached, and detached, with the fault `attach-flaps`.
+const FLAP: Duration = Duration::from_secs(10);
 /// How often a replica without a node is placed again.
 const PLACE_AGAIN: Duration = Duration::from_secs(30);
 
@@ -61,7 +71,12 @@ impl Controller for Volumes {
         let mut turn = Turn::new(context, "longhorn-volume-controller");
         let Some(volume) = context.view.get(key) else { return turn.end() };
         let replicas = longhorn::parts(context.view, LONGHORN_REPLICAS, &key.name);
-        let facts = Facts { volume: &volume, replicas: &replicas, stuck: turn.fault(ATTACH_STUCK) };
+        let flaps = turn.fault(ATTACH_FLAPS);
+        if flaps {
+            turn.again_after(FLAP / 5);
+        }
+        let away = flaps && turn.now().as_millis() / i64::try_from(FLAP.as_millis()).unwrap_or(1) % 2 == 1;
+        let facts = Facts { volume: &volume, replicas: &replicas, stuck: turn.fault(ATTACH_STUCK), away };
         if deleting(&volume) {
             delete(&mut turn, key, &facts);
             return turn.end();
@@ -84,6 +99,8 @@ struct Facts<'a> {
     replicas: &'a [Arc<Value>],
     /// The fault that no attachment ever ends.
     stuck: bool,
+    /// The fault that attachments come and go, and it is gone just now.
+    away: bool,
 }
 
 impl Facts<'_> {
@@ -127,9 +144,11 @@ const ROWS: &[Row] = &[
         "detached",
         "§3.5 CreateVolume returns when it left creating",
     ),
+    row("detached", |f| f.away, "detached", "domain-cases.md 31"),
     row("detached", |f| !f.wanted().is_empty(), "attaching", "§3.6 a ticket wants it"),
     row("attaching", |f| !f.wanted_here(), "detaching", "§3.6 nobody wants it here any more"),
     row("attaching", |f| !f.stuck, "attached", "§3.6 states"),
+    row("attached", |f| f.away, "detaching", "domain-cases.md 31"),
     row("attached", |f| !f.wanted_here(), "detaching", "§3.6 nobody wants it here any more"),
     row("detaching", |_| true, "detached", "§3.6 states"),
 ];
@@ -230,7 +249,7 @@ fn follow(turn: &mut Turn<'_>, key: &Key, facts: &Facts<'_>, state: &str) {
         });
     }
     turn.status(key, volume, status);
-    if turn.fault(NODE_DOWN) {
+    if node::some_down(turn.context) {
         turn.again_after(node::DOWN_POLL);
     }
 }
@@ -279,15 +298,51 @@ fn follow_engine(
         false => ("stopped", String::new()),
     };
     turn.patch(&engine_key, &engine, json!({ "spec": { "nodeID": node, "desireState": desired } }));
+    let times = transitions(turn, &engine_key, &engine, &modes);
     let modes = if modes.is_empty() { Value::Null } else { modes.into() };
     let status = json!({
         "currentState": desired,
         "started": running,
         "endpoint": endpoint,
         "replicaModeMap": modes,
+        "replicaTransitionTimeMap": times,
         "currentSize": engine["spec"]["volumeSize"],
     });
     turn.status(&engine_key, &engine, status);
+}
+
+/// When each replica came into its mode. All of them do at once when the engine restarts, which the fault
+/// `engine-restarted` makes it do a while after the volume was attached.
+fn transitions(
+    turn: &mut Turn<'_>,
+    key: &Key,
+    engine: &Value,
+    modes: &serde_json::Map<String, Value>,
+) -> Value {
+    if modes.is_empty() {
+        return Value::Null;
+    }
+    let before =
+        |name: &str| text(&engine["status"]["replicaTransitionTimeMap"], &format!("/{name}")).to_owned();
+    let earliest: Option<Timestamp> = modes.keys().filter_map(|name| before(name).parse().ok()).min();
+    let restarts = turn.fault(ENGINE_RESTARTED)
+        && annotation(engine, RESTARTED).is_none()
+        && earliest.is_some_and(|since| turn.passed(since, ENGINE_RUNS));
+    if restarts {
+        turn.patch(key, engine, json!({ "metadata": { "annotations": { RESTARTED: "yes" } } }));
+    }
+    let now = turn.now().to_string();
+    let time = |(name, mode): (&String, &Value)| {
+        let same = engine["status"]["replicaModeMap"][name] == *mode && !restarts;
+        let since = if same { before(name) } else { now.clone() };
+        (name.clone(), Value::from(since))
+    };
+    modes.iter().map(time).collect::<serde_json::Map<_, _>>().into()
+}
+
+/// The moment since when an engine has had all its replicas, which is when it started.
+pub(in crate::sim::controller) fn started_at(engine: &Value) -> Option<Timestamp> {
+    pairs(engine, "/status/replicaTransitionTimeMap").filter_map(|(_, at)| at.parse().ok()).min()
 }
 
 /// A deleted volume takes its parts along, and the claim and the volume of the cluster that are made of it

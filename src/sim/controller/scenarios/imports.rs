@@ -76,13 +76,13 @@ impl Scene {
     }
 
     /// What is on the volume of a claim.
-    fn content(&self, claim: &str) -> String {
+    pub(super) fn content(&self, claim: &str) -> String {
         let claim = self.0.get(CLAIMS, "default", claim).expect("is there");
         let volume = self.0.get(VOLUMES, "", text(&claim, "/spec/volumeName")).expect("is bound");
         annotation(&volume, CONTENT_STAMP).unwrap_or_default().to_owned()
     }
 
-    fn set_content(&mut self, claim: &str, content: &str) {
+    pub(super) fn set_content(&mut self, claim: &str, content: &str) {
         let claim = self.0.get(CLAIMS, "default", claim).expect("is there");
         let key = Key::new(VOLUMES, "", text(&claim, "/spec/volumeName"));
         let patch = json!({ "metadata": { "annotations": { CONTENT_STAMP: content } } });

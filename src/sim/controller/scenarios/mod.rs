@@ -1,9 +1,12 @@
 //! The platform as a whole, without a server: what becomes of VMs.
 
+mod deletion;
 mod disks;
+mod images;
 mod imports;
 mod life;
 mod mishaps;
+mod probes;
 mod trouble;
 
 use std::sync::Arc;
