@@ -90,6 +90,14 @@ pub struct Subresource {
     pub api: Option<String>,
 }
 
+/// `k8s.evict` of the target, a pod.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Evict {
+    /// Seconds that the pod gets to end; its own if not set.
+    pub grace: Option<u32>,
+}
+
 /// `k8s.restore`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -124,6 +132,14 @@ pub struct Logs {
     pub tail: Option<u32>,
     /// Those of the container's former run.
     pub previous: bool,
+}
+
+/// `k8s.events` about the target.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Events {
+    /// `Normal` or `Warning`; both if not set.
+    pub r#type: Option<String>,
 }
 
 /// `k8s.raw`: any request to the API server.

@@ -20,11 +20,12 @@ pub fn of(uses: ActionKind, origin: &Origin, object: Option<&Value>, uid: Option
         | ActionKind::K8sList
         | ActionKind::K8sDryRun
         | ActionKind::K8sLogs
+        | ActionKind::K8sEvents
         | ActionKind::K8sWait
         | ActionKind::Tcp => Some(false),
         ActionKind::K8sCreate => created(origin, object?),
         ActionKind::K8sApply | ActionKind::K8sPatch | ActionKind::K8sRestore => written(origin, object?),
-        ActionKind::K8sDelete => deleted(object?, uid),
+        ActionKind::K8sDelete | ActionKind::K8sEvict => deleted(object?, uid),
         _ => None,
     }
 }

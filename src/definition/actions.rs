@@ -64,6 +64,7 @@ const STRATEGIC: Key = key(
     "A strategic merge patch; core kinds only.",
     "strategic merge patch，仅限核心类型。",
 );
+const GRACE: Key = key("grace", IntValue(0, 86_400), "Seconds that the object gets to end.", "宽限秒数。");
 const BODY: Key = key(
     "body",
     Value,
@@ -141,7 +142,7 @@ pub const ACTIONS: &[ActionDoc] = &[
                 "What becomes of dependent objects.",
                 "从属对象的处理方式。",
             ),
-            key("grace", IntValue(0, 86_400), "Seconds that the object gets to end.", "宽限秒数。"),
+            GRACE,
             key(
                 "uid",
                 Template,
@@ -195,6 +196,16 @@ pub const ACTIONS: &[ActionDoc] = &[
         en: "Calls a subresource of an object.",
         zh: "调用对象的子资源。",
     },
+    ActionDoc {
+        name: "k8s.evict",
+        kind: ActionKind::K8sEvict,
+        keys: &[GRACE],
+        writes: true,
+        target: Targets::One,
+        proves_itself: true,
+        en: "Evicts a pod: it is deleted if its disruption budgets, and KubeVirt, allow it.",
+        zh: "驱逐 Pod：仅在中断预算和 KubeVirt 允许时删除。",
+    },
     read(
         ActionKind::K8sDryRun,
         "k8s.dry_run",
@@ -230,6 +241,19 @@ pub const ACTIONS: &[ActionDoc] = &[
         ],
         "Reads the log of a pod.",
         "读取 Pod 日志。",
+    ),
+    read(
+        ActionKind::K8sEvents,
+        "k8s.events",
+        Targets::One,
+        &[key(
+            "type",
+            Choice(&["Normal", "Warning"]),
+            "Only those of that type; all if not set.",
+            "只读取该类型的事件，默认全部。",
+        )],
+        "Reads the events about an object, the latest last; of one that is gone, those about its name.",
+        "读取对象的事件，最新的在最后；对象已不存在时按名称查找。",
     ),
     ActionDoc {
         name: "k8s.raw",

@@ -350,7 +350,11 @@ const fn needs_object(uses: ActionKind) -> bool {
 const fn needs_existing(uses: ActionKind) -> bool {
     matches!(
         uses,
-        ActionKind::K8sPatch | ActionKind::K8sDelete | ActionKind::K8sSubresource | ActionKind::K8sRestore
+        ActionKind::K8sPatch
+            | ActionKind::K8sDelete
+            | ActionKind::K8sEvict
+            | ActionKind::K8sSubresource
+            | ActionKind::K8sRestore
     )
 }
 

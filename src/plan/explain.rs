@@ -277,6 +277,9 @@ fn writes(step: &Step, scope: &Scope) -> Vec<Write> {
     let write = match step.action.uses {
         ActionKind::K8sPatch | ActionKind::K8sRestore => on_target("patch"),
         ActionKind::K8sDelete => on_target("delete"),
+        ActionKind::K8sEvict => {
+            on_target("create").map(|write| Write { subresource: Some("eviction".to_owned()), ..write })
+        }
         ActionKind::K8sCreate => {
             step.action.args.get("manifest").map(|manifest| of_manifest("create", manifest, scope))
         }

@@ -99,7 +99,9 @@ impl Refusal<'_> {
         let text = status.message.to_lowercase();
         let has = |part: &str| text.contains(part);
         let found = match self.code.as_u16() {
-            // KubeVirt's interceptor of evictions answers as a webhook that denies (domain.md §4.1).
+            // KubeVirt's interceptor of evictions answers as a webhook that denies (domain.md §4.1); as long as the VM
+            // runs, one that cannot migrate stays where it is.
+            429 if has("not live-migratable") => (Permanent, codes::EVICTION_BLOCKED),
             429 if has("disruption budget") || has("eviction") => (Retryable, codes::EVICTION_BLOCKED),
             500 if has("failed calling webhook") || has("failed to call webhook") => {
                 match (has("x509") || has("certificate"), has("expired")) {

@@ -1,4 +1,4 @@
-//! `k8s.delete`: only the object that was meant.
+//! `k8s.delete` and `k8s.evict`: only the object that was meant.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -55,6 +55,43 @@ impl Site<'_> {
             )
         })?;
         self.delete_exactly(&place, &before, uid, args).await
+    }
+
+    /// Asks for the eviction of the target, a pod, if it is still the one that was read. Budgets and KubeVirt may refuse
+    /// it with 429; one that is gone, or leaving, needs none.
+    pub(crate) async fn evict(
+        &self,
+        target: &ObjectRef,
+        request: &Request,
+        args: &args::Evict,
+    ) -> Result<Answer, Failure> {
+        let place = self.place(target).await?;
+        let before = self.existing(request.object.as_ref(), target).await?;
+        if before.pointer("/metadata/deletionTimestamp").is_some() {
+            return Ok(Answer::done(false, Value::Null));
+        }
+        let mut options = json!({"preconditions": {"uid": before.pointer("/metadata/uid")}});
+        if let Some(grace) = args.grace {
+            options["gracePeriodSeconds"] = grace.into();
+        }
+        let body = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": place.name, "namespace": place.namespace}, "deleteOptions": options,
+        });
+        let ask = self.ask("evict", target);
+        let path = format!("{}/eviction", place.path());
+        let reply =
+            self.cluster.call(self.request(Method::POST, &path, "", JSON, Some(&body))?, &ask).await?;
+        match self.accepted(&place, &reply, &ask).await {
+            Err(failure) if failure.code == codes::NOT_FOUND => Ok(Answer::done(false, Value::Null)),
+            Err(failure) => Err(failure),
+            Ok(()) => Ok(Answer::Done {
+                changed: !self.dry_run,
+                object: version_of(&before),
+                result: json!({"uid": before.pointer("/metadata/uid")}),
+                changes: None,
+            }),
+        }
     }
 
     async fn delete_each(&self, target: &ObjectRef, args: &args::Delete) -> Result<Answer, Failure> {

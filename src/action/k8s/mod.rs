@@ -1,10 +1,12 @@
 //! Kubernetes: reading, writing and watching objects of any kind.
 
+pub mod catalogue;
 pub mod changes;
 pub mod classify;
 pub mod client;
 mod create;
 pub(super) mod delete;
+pub mod events;
 mod other;
 mod patch;
 pub mod read;
@@ -49,8 +51,10 @@ pub async fn execute(
         ActionKind::K8sDelete => site.delete(needs_target()?, request, &args::read(&request.args)?).await,
         ActionKind::K8sRestore => site.restore(needs_target()?, &args::read(&request.args)?).await,
         ActionKind::K8sSubresource => site.subresource(needs_target()?, &args::read(&request.args)?).await,
+        ActionKind::K8sEvict => site.evict(needs_target()?, request, &args::read(&request.args)?).await,
         ActionKind::K8sDryRun => site.dry_run(request, args::read(&request.args)?).await,
         ActionKind::K8sLogs => site.logs(needs_target()?, args::read(&request.args)?).await,
+        ActionKind::K8sEvents => site.events(needs_target()?, &args::read(&request.args)?).await,
         ActionKind::K8sRaw => site.raw(&args::read(&request.args)?).await,
         other => {
             Err(Failure::permanent(codes::BAD_REQUEST, format!("{other} is not an action on a cluster")))

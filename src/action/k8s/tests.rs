@@ -343,6 +343,65 @@ async fn logs_and_raw_requests_return_what_was_answered() {
 }
 
 #[tokio::test]
+async fn events_are_those_of_this_object_the_latest_last() {
+    let event = |name: &str, last: &str| json!({"metadata": {"name": name}, "lastTimestamp": last});
+    let list = json!({"kind": "EventList", "metadata": {},
+        "items": [event("b", "2026-01-01T00:00:02Z"), event("a", "2026-01-01T00:00:01Z")]});
+    let warnings = request(ActionKind::K8sEvents, None, json!({"type": "Warning"}));
+    let (answer, sent) =
+        exchange(vec![Ok((200, web("Always", "1"))), Ok((200, list.clone()))], &warnings).await;
+    assert!(sent.starts_with("GET /api/v1/namespaces/default/events?"), "{sent}");
+    assert!(sent.contains("involvedObject.uid%3Du1%2Ctype%3DWarning"), "{sent}");
+    let Ok(Answer::Done { changed: false, result, .. }) = answer else { panic!("{answer:?}") };
+    let names: Vec<_> =
+        result.as_array().into_iter().flatten().map(|event| &event["metadata"]["name"]).collect();
+    assert_eq!(names, ["a", "b"]);
+
+    let all = request(ActionKind::K8sEvents, None, json!({}));
+    let gone = Ok((404, absent("virtualmachines", "web")));
+    let (_, sent) = exchange(vec![gone, Ok((200, list))], &all).await;
+    assert!(sent.contains("involvedObject.kind%3DVirtualMachine%2CinvolvedObject.name%3Dweb"), "{sent}");
+}
+
+#[tokio::test]
+async fn an_eviction_is_of_the_pod_that_was_read_and_may_be_refused() {
+    let pod = ObjectRef { api: "v1".into(), kind: "Pod".into(), ..vm("web") };
+    let evict = |object: Value| Request {
+        target: Some(pod.clone()),
+        ..request(ActionKind::K8sEvict, Some(object), json!({"grace": 5}))
+    };
+    let (answer, sent) =
+        exchange(vec![Ok((201, json!({"kind": "Status"})))], &evict(web("Always", "1"))).await;
+    assert!(changed(&answer));
+    expect![[r#"
+        POST /api/v1/namespaces/default/pods/web/eviction?fieldManager=windrow-vm-stop-halt
+        {"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"web","namespace":"default"},"deleteOptions":{"preconditions":{"uid":"u1"},"gracePeriodSeconds":5}}
+    "#]]
+    .assert_eq(&sent);
+
+    let mut leaving = web("Always", "1");
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let (answer, sent) = exchange(vec![], &evict(leaving)).await;
+    assert!(!changed(&answer) && sent == " \nnull\n", "nothing was asked: {sent}");
+    let (answer, _) = exchange(vec![Ok((404, absent("pods", "web")))], &evict(web("Always", "1"))).await;
+    assert!(!changed(&answer));
+
+    let denied = "admission webhook \"virt-launcher-eviction-interceptor\" denied the request: ";
+    for (text, class) in [
+        ("Eviction triggered evacuation of VMI \"default/web\"", FailureClass::Retryable),
+        (
+            "VMI web is configured with an eviction strategy but is not live-migratable",
+            FailureClass::Permanent,
+        ),
+    ] {
+        let refused = status(429, "TooManyRequests", &format!("{denied}{text}"));
+        let (answer, _) = exchange(vec![Ok((429, refused))], &evict(web("Always", "1"))).await;
+        let failure = answer.expect_err("refused");
+        assert_eq!((failure.class, failure.code.as_str()), (class, codes::EVICTION_BLOCKED));
+    }
+}
+
+#[tokio::test]
 async fn a_broken_write_is_unknown_and_a_write_that_was_never_sent_is_not() {
     let merge = json!({"merge": {"spec": {}}});
     let patch = request(ActionKind::K8sPatch, Some(web("Always", "1")), merge);

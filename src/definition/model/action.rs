@@ -49,10 +49,14 @@ pub enum ActionKind {
     K8sRestore,
     #[serde(rename = "k8s.subresource")]
     K8sSubresource,
+    #[serde(rename = "k8s.evict")]
+    K8sEvict,
     #[serde(rename = "k8s.dry_run")]
     K8sDryRun,
     #[serde(rename = "k8s.logs")]
     K8sLogs,
+    #[serde(rename = "k8s.events")]
+    K8sEvents,
     #[serde(rename = "k8s.raw")]
     K8sRaw,
     #[serde(rename = "k8s.wait")]
@@ -90,8 +94,10 @@ impl ActionKind {
             | Self::K8sDelete
             | Self::K8sRestore
             | Self::K8sSubresource
+            | Self::K8sEvict
             | Self::K8sDryRun
             | Self::K8sLogs
+            | Self::K8sEvents
             | Self::K8sRaw
             | Self::K8sWait => true,
             Self::Http

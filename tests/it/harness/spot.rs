@@ -83,6 +83,7 @@ impl Spot {
             | ActionKind::K8sDelete
             | ActionKind::K8sRestore
             | ActionKind::K8sSubresource
+            | ActionKind::K8sEvict
             | ActionKind::Http
             | ActionKind::Process
             | ActionKind::Extension => true,
@@ -91,6 +92,7 @@ impl Spot {
             | ActionKind::K8sList
             | ActionKind::K8sDryRun
             | ActionKind::K8sLogs
+            | ActionKind::K8sEvents
             | ActionKind::K8sWait
             | ActionKind::Tcp
             | ActionKind::Sleep
@@ -216,7 +218,9 @@ impl Sabotage {
         }
         Some(match (step.action.uses, step.action.args.get("path")) {
             (ActionKind::K8sRaw, Some(Template::Plain(Value::String(path)))) => Refusal::Path(path.clone()),
-            (ActionKind::K8sGet | ActionKind::K8sList | ActionKind::K8sLogs, _) => Refusal::Reads,
+            (ActionKind::K8sGet | ActionKind::K8sList | ActionKind::K8sLogs | ActionKind::K8sEvents, _) => {
+                Refusal::Reads
+            }
             _ => Refusal::Manager(format!("windrow-{}-{}", self.spot.workflow, self.spot.block.step)),
         })
     }
