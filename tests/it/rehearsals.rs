@@ -13,6 +13,8 @@ use windrow::definition::template::Piece;
 use windrow::definition::template::Template;
 use windrow::rehearsal::Judgement;
 
+use crate::harness::in_parallel;
+use crate::harness::workers;
 use crate::support::stage;
 
 /// How long a run may take by its own clock; the longest shipped case takes less than an hour.
@@ -53,6 +55,12 @@ impl Decided {
                 }
             }
         }
+    }
+
+    fn add(&mut self, mut other: Self) {
+        self.verdicts.append(&mut other.verdicts);
+        self.messages.append(&mut other.messages);
+        self.undone.append(&mut other.undone);
     }
 
     /// What no rehearsal of `workflow` turned on.
@@ -111,50 +119,56 @@ fn in_order(message: &str, parts: &[&str]) -> bool {
     })
 }
 
-async fn rehearse_all(name: &str) {
+/// A case to be played.
+struct Job<'a> {
+    library: &'a Arc<Library>,
+    workflow: &'a Workflow,
+    case: &'a Rehearsal,
+}
+
+impl Job<'_> {
+    /// Plays it on a paused clock of its own, and notes what decided.
+    fn play(&self) -> (Decided, Option<String>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+        let run = rehearse(self.library, self.workflow.name.as_str(), self.case);
+        let (view, judgement) = runtime.unwrap().block_on(run);
+        let mut decided = Decided::default();
+        decided.note(&view);
+        let mismatches = judgement.mismatches.join("; ");
+        let wrong = format!("{}: {mismatches} [{}]", self.case.name, view["failure"]["message"]);
+        (decided, Some(wrong).filter(|_| !mismatches.is_empty()))
+    }
+}
+
+/// What is wrong with the rehearsals of the workflows of a folder: those that come out differently, and what none of
+/// them turns on. As many cases at once as there are processors.
+pub(crate) fn faults_of(library: &Arc<Library>, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    let workflows: Vec<_> =
+        library.workflows().filter(|workflow| wanted(workflow.name.as_str())).cloned().collect();
+    let cases = |workflow| {
+        let workflow: &Workflow = workflow;
+        workflow.rehearsals.iter().map(move |case| Job { library, workflow, case })
+    };
+    let jobs: Vec<Job<'_>> = workflows.iter().flat_map(|workflow| cases(&**workflow)).collect();
+    let mut results = in_parallel(workers(), &jobs, Job::play).into_iter();
+    let mut wrong = vec![];
+    for workflow in &workflows {
+        let mut decided = Decided::default();
+        for (noted, mismatch) in results.by_ref().take(workflow.rehearsals.len()) {
+            decided.add(noted);
+            wrong.extend(mismatch.map(|mismatch| format!("{}: {mismatch}", workflow.name)));
+        }
+        wrong.extend(decided.missing(workflow).iter().map(|missing| format!("{}: {missing}", workflow.name)));
+    }
+    wrong
+}
+
+/// `WINDROW_REHEARSE=vm-stop` plays those of one workflow only.
+#[test]
+fn every_shipped_workflow_comes_out_as_it_says_and_leaves_nothing_undecided() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("workflows");
     let library = Arc::new(Library::load(&[folder]));
-    let workflow = library.get(name).unwrap().clone();
-    let mut decided = Decided::default();
-    let mut wrong = vec![];
-    for case in &workflow.rehearsals {
-        let (view, judgement) = rehearse(&library, name, case).await;
-        decided.note(&view);
-        if !judgement.mismatches.is_empty() {
-            let failure = &view["failure"]["message"];
-            wrong.push(format!("{}: {} [{failure}]", case.name, judgement.mismatches.join("; ")));
-        }
-    }
-    wrong.extend(decided.missing(&workflow));
-    assert!(wrong.is_empty(), "{name}:\n  {}", wrong.join("\n  "));
-}
-
-#[tokio::test(start_paused = true)]
-async fn vm_stop_comes_out_as_it_says() {
-    rehearse_all("vm-stop").await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn vm_start_comes_out_as_it_says() {
-    rehearse_all("vm-start").await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn vm_restart_comes_out_as_it_says() {
-    rehearse_all("vm-restart").await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn vm_force_stop_comes_out_as_it_says() {
-    rehearse_all("vm-force-stop").await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn vm_force_restart_comes_out_as_it_says() {
-    rehearse_all("vm-force-restart").await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn platform_gate_comes_out_as_it_says() {
-    rehearse_all("platform-gate").await;
+    let only = std::env::var("WINDROW_REHEARSE").ok();
+    let wrong = faults_of(&library, |name| only.as_deref().is_none_or(|only| only == name));
+    assert!(wrong.is_empty(), "\n  {}", wrong.join("\n  "));
 }

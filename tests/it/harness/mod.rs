@@ -15,7 +15,7 @@ use windrow::engine::state::RunStatus;
 
 pub(crate) use self::play::Scene;
 pub(crate) use self::play::in_parallel;
-use self::play::workers;
+pub(crate) use self::play::workers;
 use self::process::Death;
 use self::spot::Sabotage;
 pub(crate) use self::spot::Spot;

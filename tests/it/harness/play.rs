@@ -209,7 +209,7 @@ fn actor() -> Actor {
 }
 
 /// As many jobs at once as there are processors.
-pub(super) fn workers() -> usize {
+pub(crate) fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
