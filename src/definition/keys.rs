@@ -37,6 +37,7 @@ pub const WORKFLOW: &[Key] = &[
         "作用，以及与手册的不同之处。",
     ),
     key("description_zh", Text, "The description in Chinese.", "中文说明。"),
+    key("source", Text, "Where the procedure is written down.", "操作流程的出处。"),
     key("inputs", Map(&Table(INPUT)), "What a caller gives.", "调用者给出的参数。"),
     key("objects", Map(&Table(TARGET)), "Targets by name.", "按名称定义的目标对象。"),
     key(
@@ -429,8 +430,33 @@ pub const KNOWLEDGE: &[Key] = &[
     ),
 ];
 
+/// Keys of a relation: which objects tell about an object.
+pub const RELATION: &[Key] = &[
+    key(
+        "of",
+        List(&Text),
+        "The kinds of `object`, as `Kind` or `Kind.group`; every kind if not set.",
+        "`object` 的类型，写作 `Kind` 或 `Kind.group`；默认所有类型。",
+    ),
+    must("target", Table(TARGET), "The objects that tell about `object`.", "能说明 `object` 状况的对象。"),
+    key(
+        "where",
+        Expr,
+        "Only those for which this is true of `object` and `other`, the one that was found.",
+        "仅当对 `object` 与找到的 `other` 成立时。",
+    ),
+    key("logs", Bool, "They are pods, and their logs tell as well.", "它们是 Pod，日志也有参考价值。"),
+    must("source", Text, "Where it is written down.", "出处。"),
+];
+
 /// Keys of a knowledge file.
 pub const KNOWLEDGE_FILE: &[Key] = &[
     must("schema", Int(SCHEMA, SCHEMA), "The version of the language: 1.", "语言版本：1。"),
-    must("entries", List(&Table(KNOWLEDGE)), "The known failures.", "已知故障。"),
+    key("entries", List(&Table(KNOWLEDGE)), "The known failures.", "已知故障。"),
+    key(
+        "relations",
+        List(&Table(RELATION)),
+        "Which objects are looked at for the trouble of another.",
+        "排查某个对象时还要查看哪些对象。",
+    ),
 ];

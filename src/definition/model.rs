@@ -34,6 +34,8 @@ pub struct Workflow {
     pub title: Bilingual,
     /// What it does, and where it differs from the manual.
     pub description: Option<Bilingual>,
+    /// Where the procedure is written down.
+    pub source: Option<String>,
     /// What a caller gives.
     pub inputs: BTreeMap<String, Input>,
     /// Named targets.

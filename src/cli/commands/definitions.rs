@@ -55,7 +55,7 @@ pub(super) fn workflows(global: &Global, printer: &Printer) -> u8 {
                     (name.clone(), json!({ "description": input.description, "default": input.default }))
                 })
                 .collect();
-            json!({ "name": workflow.name, "title": workflow.title, "description": workflow.description, "inputs": inputs })
+            json!({ "name": workflow.name, "title": workflow.title, "description": workflow.description, "source": workflow.source, "inputs": inputs })
         };
         printer.json(&rows.iter().map(view).collect::<Vec<_>>());
         return 0;

@@ -76,6 +76,7 @@ impl<'r> Builder<'r> {
             name,
             title: bilingual(root, "title").unwrap_or_default(),
             description: bilingual(root, "description"),
+            source: text(root, "source").map(str::to_owned),
             inputs: self.inputs(root),
             objects: std::mem::take(&mut self.objects),
             lets,
@@ -211,7 +212,7 @@ impl<'r> Builder<'r> {
         Some(target)
     }
 
-    fn target_table(&mut self, node: &Node, phase: Phase) -> Option<Target> {
+    pub(super) fn target_table(&mut self, node: &Node, phase: Phase) -> Option<Target> {
         let (api, kind) = (self.template(node, "api", phase), self.template(node, "kind", phase));
         let namespace = match self.template(node, "namespace", phase) {
             Some(template) => Namespace::Named(template),
