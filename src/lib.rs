@@ -4,6 +4,7 @@ pub mod action;
 pub mod agent;
 pub mod cli;
 pub mod definition;
+pub mod diagnosis;
 pub mod digest;
 pub mod engine;
 pub mod evaluate;

@@ -79,6 +79,8 @@ crate::failure::codes! {
         "直接给出了机密，但没有可用于密封它的密钥。请给出引用：env:NAME、file:PATH 或 k8s:NAMESPACE/NAME/KEY。";
     SEALED = "seal-broken": "A sealed value cannot be opened with the key of this state directory.",
         "密封的值无法用本状态目录的密钥打开。";
+    AMBIGUOUS_KIND = "ambiguous-kind": "Several kinds of the cluster are called so. Add the group, as in `volumes.longhorn.io`.",
+        "集群中有多个类型使用这个名称。请加上组名，例如 `volumes.longhorn.io`。";
     HTTP_STATUS = "http-status": "The HTTP answer has a status that is not expected.",
         "HTTP 应答的状态码不在预期之内。";
     TCP_BANNER = "tcp-banner": "The other side did not send the expected text.",

@@ -70,8 +70,13 @@ fn is_new(object: &Value, server_now: Timestamp) -> bool {
 }
 
 fn counted(event: &Value) -> Option<(String, u64)> {
+    Some((event.pointer("/metadata/uid")?.as_str()?.to_owned(), count_of(event)))
+}
+
+/// How often an event happened.
+pub fn count_of(event: &Value) -> u64 {
     let count = event.pointer("/series/count").or_else(|| event.get("count")).and_then(Value::as_u64);
-    Some((event.pointer("/metadata/uid")?.as_str()?.to_owned(), count.unwrap_or(1)))
+    count.unwrap_or(1)
 }
 
 /// A Warning event, if it happened more often than before.
@@ -84,17 +89,30 @@ fn of_event(event: &Value, before: &BTreeMap<String, u64>) -> Option<String> {
 
 /// What an object says about itself: its conditions, and how its containers end or why they do not start.
 pub fn of_object(object: &Value) -> Vec<String> {
-    let list = |pointer: &str| object.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
-    let conditions = list("/status/conditions").filter_map(sentence);
-    let containers = list("/status/initContainerStatuses").chain(list("/status/containerStatuses"));
+    of_conditions(object).into_iter().chain(of_containers(object)).collect()
+}
+
+fn list<'o>(object: &'o Value, pointer: &str) -> impl Iterator<Item = &'o Value> {
+    object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// What the conditions of an object say.
+pub fn of_conditions(object: &Value) -> Vec<String> {
+    list(object, "/status/conditions").filter_map(sentence).collect()
+}
+
+/// How the containers of a pod end, or why they do not start.
+pub fn of_containers(object: &Value) -> Vec<String> {
+    let containers =
+        list(object, "/status/initContainerStatuses").chain(list(object, "/status/containerStatuses"));
     let states = containers.flat_map(|container| {
         ["/state/terminated", "/lastState/terminated", "/state/waiting"].map(|state| container.pointer(state))
     });
-    conditions.chain(states.flatten().filter_map(sentence)).collect()
+    states.flatten().filter_map(sentence).collect()
 }
 
 /// `Reason: message`, as far as there is either.
-fn sentence(value: &Value) -> Option<String> {
+pub fn sentence(value: &Value) -> Option<String> {
     let text = |key: &str| value.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let message = text("message").or_else(|| text("note"));
     let sentence = match (text("reason"), message) {

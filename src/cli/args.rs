@@ -69,6 +69,15 @@ pub enum Command {
         #[arg(long)]
         events: bool,
     },
+    /// Write all evidence that a run has kept into one file, to be read without Windrow
+    Bundle(Bundle),
+    /// What is wrong with an object of the cluster, as far as it is known; needs no run
+    Diagnose {
+        /// Kind, as in kubectl: VirtualMachine, vm, datavolumes.cdi.kubevirt.io
+        kind: String,
+        /// NAMESPACE/NAME, or NAME in the default namespace or for kinds without one
+        object: String,
+    },
     /// Follow a run that another process executes
     Watch {
         /// Run id
@@ -174,6 +183,16 @@ pub struct Run {
     /// Do not ask for confirmation
     #[arg(long, short)]
     pub yes: bool,
+}
+
+/// `windrow bundle`.
+#[derive(Debug, ClapArgs)]
+pub struct Bundle {
+    /// Run id
+    pub run: String,
+    /// The file, readable by its owner only; stdout if not given
+    #[arg(short = 'o', long = "out", value_name = "FILE")]
+    pub out: Option<PathBuf>,
 }
 
 /// `windrow runs`.

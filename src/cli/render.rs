@@ -129,6 +129,16 @@ pub(super) fn ending(view: &Value, printer: &Printer) {
         ));
     }
     printer.note(format_args!("  windrow show {}", text(&view["id"])));
+    if let Some(command) = evidence(view) {
+        printer.note(format_args!("  {command}"));
+    }
+}
+
+/// The command that writes the evidence of a run, if it has kept any.
+fn evidence(view: &Value) -> Option<String> {
+    let kept = view["evidence"].as_array().is_some_and(|kept| !kept.is_empty());
+    let run = text(&view["id"]);
+    kept.then(|| format!("windrow bundle {run} -o {run}.yaml"))
 }
 
 /// A whole run.
@@ -153,6 +163,11 @@ pub(super) fn run(view: &Value, printer: &Printer) {
     }
     for line in answer::lines(view, printer) {
         printer.data(line);
+    }
+    if let Some(command) = evidence(view) {
+        let count = view["evidence"].as_array().map_or(0, Vec::len);
+        let what = printer.pick("moments of trouble with evidence:", "个出现问题的时刻留有现场证据：");
+        printer.data(format_args!("  {count} {what} {command}"));
     }
     for note in view["notes"].as_array().into_iter().flatten() {
         printer.data(format_args!("  {} {}: {}", text(&note["at"]), text(&note["by"]), text(&note["text"])));

@@ -164,6 +164,7 @@ const fn about(operation: &Operation) -> Option<RunId> {
     match operation {
         Operation::Command { run, .. }
         | Operation::Show { run, .. }
+        | Operation::Evidence { run, .. }
         | Operation::Retry { run }
         | Operation::Rollback { run } => Some(*run),
         Operation::Resume { run } => *run,

@@ -4,6 +4,7 @@
 mod convert;
 mod environment;
 mod functions;
+mod parts;
 mod resolve;
 mod scope;
 mod syntax;

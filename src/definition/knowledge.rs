@@ -1,4 +1,4 @@
-//! Known failures: what a message means and what to do about it (L14).
+//! Known failures: what a message means, what to do about it, and which objects leave such messages (L14).
 
 use std::sync::Arc;
 
@@ -8,12 +8,41 @@ use serde_json::json;
 
 use crate::definition::expr::Expr;
 use crate::definition::expr::Scope;
+use crate::definition::model::Target;
 use crate::failure::Bilingual;
 
 /// All entries, the most important first.
 #[derive(Debug, Default)]
 pub struct Knowledge {
     entries: Vec<Entry>,
+    relations: Vec<Relation>,
+}
+
+/// Objects whose trouble is that of another one: what it owns, what it is made of, what works for it.
+#[derive(Debug, Clone)]
+pub struct Relation {
+    /// The kinds of the other one, as `Kind` or `Kind.group`; every kind if empty.
+    pub of: Vec<String>,
+    /// Where they are; sees the other one as `object`.
+    pub target: Target,
+    /// Which of them; sees the other one as `object` and each of them as `other`.
+    pub filter: Option<Expr>,
+    /// They are pods whose logs tell as well.
+    pub logs: bool,
+    /// Where it is written down.
+    pub source: String,
+}
+
+impl Relation {
+    /// True if it says something about an object of that apiVersion and kind.
+    pub fn is_about(&self, api: &str, kind: &str) -> bool {
+        let group = api.split_once('/').map_or("", |(group, _)| group);
+        let fits = |of: &String| match of.split_once('.') {
+            Some((wanted, of_group)) => wanted == kind && of_group == group,
+            None => of == kind,
+        };
+        self.of.is_empty() || self.of.iter().any(fits)
+    }
 }
 
 /// One known failure.
@@ -68,9 +97,14 @@ impl Class {
 
 impl Knowledge {
     /// Sorts the entries by priority; equal ones keep their order.
-    pub fn new(mut entries: Vec<Entry>) -> Self {
+    pub fn new(mut entries: Vec<Entry>, relations: Vec<Relation>) -> Self {
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.priority));
-        Self { entries }
+        Self { entries, relations }
+    }
+
+    /// Which objects tell about others.
+    pub fn relations(&self) -> &[Relation] {
+        &self.relations
     }
 
     /// The most important entry that recognises `evidence`: the text of a condition, an event or an error.

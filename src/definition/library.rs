@@ -249,9 +249,11 @@ impl Loader {
     }
 
     fn finish(mut self) -> Library {
-        let mut knowledge = vec![];
+        let (mut entries, mut relations) = (vec![], vec![]);
         for root in &self.knowledge {
-            knowledge.extend(read::read_knowledge(&mut self.report, root));
+            let known = read::read_knowledge(&mut self.report, root);
+            entries.extend(known.0);
+            relations.extend(known.1);
         }
         let mut drafts = vec![];
         for document in &self.documents {
@@ -269,7 +271,7 @@ impl Loader {
             workflows.insert(workflow.name.clone(), Loaded { workflow, document });
         }
         self.report.sort();
-        Library { workflows, knowledge: Arc::new(Knowledge::new(knowledge)), report: self.report }
+        Library { workflows, knowledge: Arc::new(Knowledge::new(entries, relations)), report: self.report }
     }
 }
 

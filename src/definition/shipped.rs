@@ -20,8 +20,12 @@ pub(super) const WORKFLOWS: &[(&str, &str)] = files!(
 );
 
 /// Knowledge files.
-pub(super) const KNOWLEDGE: &[(&str, &str)] =
-    files!("knowledge/admission.toml", "knowledge/api.toml", "knowledge/vm.toml",);
+pub(super) const KNOWLEDGE: &[(&str, &str)] = files!(
+    "knowledge/admission.toml",
+    "knowledge/api.toml",
+    "knowledge/relations.toml",
+    "knowledge/vm.toml",
+);
 
 /// Manifests and fixtures beside the workflows.
 const BESIDE: &[(&str, &str)] = files!(

@@ -11,6 +11,7 @@ use crate::engine::ask::Choice;
 use crate::engine::event::Actor;
 use crate::engine::event::AttemptEnd;
 use crate::engine::event::Blob;
+use crate::engine::event::Evidence;
 use crate::engine::event::Facts;
 use crate::engine::event::HeldChild;
 use crate::engine::event::Item;
@@ -74,6 +75,8 @@ pub enum Command {
     Answer { unit: Option<UnitId>, choice: Choice, by: Actor, reason: Option<String> },
     /// A remark.
     Note { by: Actor, text: String },
+    /// What the world looks like is kept in a side file; beyond a limit it is forgotten again.
+    KeepEvidence(Evidence),
     /// Take a lock away.
     BreakLock { key: Arc<str>, by: Actor, reason: String },
     /// A debt is gone, or `by` says so.

@@ -323,6 +323,31 @@ pub struct Debt {
     pub gone_when: Option<Arc<Value>>,
 }
 
+/// What was kept of the world in a moment of trouble.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// The unit in trouble; none for a guard, or for the run as a whole.
+    pub unit: Option<UnitId>,
+    /// What the trouble was.
+    pub trouble: Trouble,
+    /// SHA-256 of the side file that holds it.
+    pub file: Arc<str>,
+}
+
+/// A moment of which evidence is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trouble {
+    /// A unit failed for good.
+    Failed,
+    /// A wait, or an action, ended in a verdict of severity `bad` and the run went on.
+    BadVerdict,
+    /// A person is asked, for instance because of a stall.
+    Asked,
+    /// A guard does not hold.
+    GuardBroken,
+}
+
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -468,6 +493,8 @@ pub enum Event {
     Noted { by: Actor, text: String },
     /// Something that does not change the outcome but must be seen.
     Warned { step: Option<StepName>, failure: Failure },
+    /// What the world looked like in a moment of trouble is kept; also told by a run that is over.
+    EvidenceKept(Box<Evidence>),
 
     /// The end, for ever. The locks are free.
     Finished(Box<Finished>),
@@ -511,6 +538,7 @@ impl Event {
             Self::DebtClosed { .. } => "debt_closed",
             Self::Noted { .. } => "noted",
             Self::Warned { .. } => "warned",
+            Self::EvidenceKept(_) => "evidence_kept",
             Self::Finished(_) => "finished",
         }
     }

@@ -47,3 +47,6 @@ pub const TEXT_BYTES_MAX: usize = 4_096;
 
 /// Runs that queue for locks; a longer queue is a runaway caller.
 pub const LOCK_QUEUE_MAX: usize = 100_000;
+
+/// Moments of trouble of which one run keeps evidence: a `for_each` that fails item by item looks alike after a few.
+pub const EVIDENCE_MAX: usize = 64;

@@ -13,6 +13,7 @@ use crate::engine::event::Applies;
 use crate::engine::event::AttemptEnd;
 use crate::engine::event::Created;
 use crate::engine::event::Debt;
+use crate::engine::event::Evidence;
 use crate::engine::event::Facts;
 use crate::engine::event::Finished;
 use crate::engine::event::Footprint;
@@ -79,6 +80,8 @@ pub struct RunState {
     pub warnings: Vec<(Option<StepName>, Failure)>,
     /// Remarks, with their time and author.
     pub notes: Vec<(Timestamp, Arc<str>, String)>,
+    /// What was kept of the world in moments of trouble, and when.
+    pub evidence: Vec<(Timestamp, Evidence)>,
     /// Guards that broke.
     pub broken_guards: Vec<Broken<u16>>,
     /// Locks that somebody took away.

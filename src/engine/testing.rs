@@ -549,6 +549,7 @@ pub(super) fn line(event: &Event) -> String {
         | Event::Paused { .. }
         | Event::Unpaused { .. }
         | Event::DebtClosed { .. }
+        | Event::EvidenceKept(_)
         | Event::Noted { .. } => name.to_owned(),
     }
 }

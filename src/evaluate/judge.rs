@@ -36,7 +36,7 @@ use crate::failure::Bilingual;
 use crate::failure::Failure;
 
 /// The text behind `elapsed`: a variable that no workflow can name, because it is none to validation.
-const ELAPSED: &str = "elapsed_text";
+pub(super) const ELAPSED: &str = "elapsed_text";
 
 impl Evaluator<'_> {
     /// The durations of a unit's wait.
@@ -146,7 +146,7 @@ impl Evaluator<'_> {
     }
 
     /// Binds `elapsed` and `gone`.
-    fn bind_memory(
+    pub(super) fn bind_memory(
         &self,
         scope: &mut Scope,
         state: Option<&WaitState>,
@@ -172,7 +172,7 @@ impl Evaluator<'_> {
     }
 
     /// Binds `track`: what is remembered, with the values just read.
-    fn bind_tracks(
+    pub(super) fn bind_tracks(
         &self,
         scope: &mut Scope,
         state: Option<&WaitState>,
@@ -255,7 +255,7 @@ fn wait_of(step: &crate::definition::model::Step) -> Result<&Wait, Failure> {
         .ok_or_else(|| Failure::permanent(codes::UNKNOWN_STEP, format!("step {} has no wait", step.name)))
 }
 
-fn wanted_to_judge(wait: &Wait) -> Wanted<'_> {
+pub(super) fn wanted_to_judge(wait: &Wait) -> Wanted<'_> {
     let verdicts = wait.verdicts.iter();
     let exprs =
         verdicts.clone().map(|verdict| &verdict.when).chain(wait.tracks.values()).chain(&wait.progress);
@@ -271,7 +271,7 @@ fn verdict_message(verdict: &Verdict, scope: &Scope) -> Bilingual {
 }
 
 /// uid of each single object that was there.
-fn seen(readings: &Readings) -> BTreeMap<String, Arc<str>> {
+pub(super) fn seen(readings: &Readings) -> BTreeMap<String, Arc<str>> {
     let uid = |value: &Value| value.pointer("/metadata/uid").and_then(Value::as_str).map(Into::into);
     readings.values.iter().filter_map(|(name, value)| Some((name.clone(), uid(value)?))).collect()
 }

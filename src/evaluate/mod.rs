@@ -13,6 +13,7 @@ mod preview;
 mod request;
 mod scope;
 mod target;
+mod terms;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,6 +45,9 @@ pub use preview::Standing;
 pub use target::ReadPlan;
 pub use target::Reading;
 pub use target::bind;
+pub use target::object_ref;
+pub use terms::Term;
+pub use terms::Truth;
 
 /// Where values live that are too large for an event (S5).
 pub trait Values {

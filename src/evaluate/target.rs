@@ -112,7 +112,7 @@ pub(super) fn wanted_by_target(target: &Target) -> Wanted<'_> {
 }
 
 /// Renders a target; none if its name is null, or comes from a null object or an absent field.
-pub(super) fn object_ref(target: &Target, scope: &Scope) -> Result<Option<ObjectRef>, Failure> {
+pub fn object_ref(target: &Target, scope: &Scope) -> Result<Option<ObjectRef>, Failure> {
     let namespace = match &target.namespace {
         Namespace::Named(template) => match nullable(template, scope, "namespace")? {
             Some(value) => Some(full_text(&value, "namespace")?),

@@ -9,6 +9,7 @@ use sha2::Sha256;
 
 use crate::action::request::Request;
 use crate::action::secret::reference_of;
+use crate::definition::model::ActionKind;
 use crate::definition::model::InputKind;
 use crate::definition::model::Outcome;
 use crate::engine::Command;
@@ -263,6 +264,22 @@ fn end_of(plan: &Plan, state: &RunState, finished: &Finished) -> AttemptEnd {
             Some(failure) => AttemptEffect::FailedHalfway(failure),
         })
     }
+}
+
+/// The runs that the steps of a run have called, as far as they could be started.
+pub fn called(plan: &Plan, run: &RunState) -> Vec<RunId> {
+    let mut called = vec![];
+    for step in plan.workflow.steps.iter().chain(&plan.workflow.finally) {
+        if step.action.uses != ActionKind::Workflow {
+            continue;
+        }
+        let block = Block::forward(step.name.clone());
+        for (key, state) in run.block(&block).iter().flat_map(|block| &block.units) {
+            let unit = block.clone().unit((!key.is_empty()).then(|| key.clone()));
+            called.extend((1..=state.attempt).map(|attempt| child_id(run.id, &unit, attempt)));
+        }
+    }
+    called
 }
 
 /// The id of the child that an attempt starts: always the same one.

@@ -69,7 +69,7 @@ pub(super) struct Shared {
     pub(super) store: Arc<dyn Store>,
     pub(super) executor: Arc<Executor>,
     pub(super) clock: SharedClock,
-    knowledge: Arc<Knowledge>,
+    pub(super) knowledge: Arc<Knowledge>,
     plans: Mutex<BTreeMap<WorkflowDigest, Arc<Plan>>>,
     pub(super) locks: Mutex<LockTable>,
     pub(super) turns: Turns,

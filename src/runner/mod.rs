@@ -8,6 +8,7 @@ mod child;
 pub mod codes;
 mod debts;
 mod effects;
+mod evidence;
 pub mod host;
 mod index;
 mod masking;
@@ -33,6 +34,7 @@ use crate::failure::Failure;
 use crate::id::RunId;
 use crate::journal::store;
 
+pub use child::called;
 pub use host::Host;
 pub use host::Update;
 pub use start::Start;

@@ -25,6 +25,7 @@ use crate::journal::store::Append;
 use crate::journal::store::Summary;
 use crate::plan::Plan;
 use crate::runner::Error;
+use crate::runner::evidence::Look;
 use crate::runner::host::Shared;
 use crate::runner::tasks::Report;
 use crate::runner::tasks::Task;
@@ -60,7 +61,9 @@ pub(super) struct RunTask {
     /// The requests that were prepared in this process, until their units end.
     pub(super) requests: BTreeMap<UnitId, Request>,
     /// What was read last for a unit, until it ends.
-    readings: BTreeMap<UnitId, Readings>,
+    pub(super) looks: BTreeMap<UnitId, Look>,
+    /// What was read when a guard was found broken.
+    pub(super) guard_readings: BTreeMap<u16, Readings>,
     /// Events that are decided and applied but not yet durable.
     unsaved: Vec<Event>,
     /// Who is to be told when they are.
@@ -96,7 +99,8 @@ impl RunTask {
             tasks: BTreeMap::new(),
             tasks_total: 0,
             requests: BTreeMap::new(),
-            readings: BTreeMap::new(),
+            looks: BTreeMap::new(),
+            guard_readings: BTreeMap::new(),
             unsaved,
             waiting: vec![],
             durable,
@@ -190,11 +194,17 @@ impl RunTask {
             }
             Report::Read(readings) => readings,
         };
-        if let Some(command) = self.answer(effect, &readings) {
-            self.report(command);
+        let command = self.answer(effect, &readings);
+        match effect {
+            Effect::Watch(unit) | Effect::Prepare(unit) => {
+                let wait = self.wait_of(unit);
+                self.looks.insert(unit.clone(), Look { readings, wait });
+            }
+            Effect::Guard(guard) if command.is_some() => drop(self.guard_readings.insert(*guard, readings)),
+            _ => {}
         }
-        if let Effect::Watch(unit) | Effect::Prepare(unit) = effect {
-            self.readings.insert(unit.clone(), readings);
+        if let Some(command) = command {
+            self.report(command);
         }
         let reads_again = matches!(effect, Effect::Watch(_) | Effect::Prepare(_) | Effect::Guard(_));
         if !reads_again {
@@ -288,7 +298,7 @@ impl RunTask {
             Err(command) => return Some(command),
         };
         let known = match effect {
-            Effect::Conclude(unit) => self.readings.get(unit).cloned(),
+            Effect::Conclude(unit) => self.looks.get(unit).map(|look| look.readings.clone()),
             _ => None,
         };
         match known {
@@ -301,6 +311,9 @@ impl RunTask {
     /// Makes durable what was decided. `idle`: nothing is to be done now, as far as this process may do anything.
     async fn save(&mut self, idle: bool) -> Result<(), store::Error> {
         if !self.unsaved.is_empty() {
+            let decided = std::mem::take(&mut self.unsaved);
+            self.keep_evidence(&decided).await;
+            self.unsaved.splice(0..0, decided);
             let idle_at = (idle && self.cluster_checked).then(|| self.shared.clock.now());
             let summary = crate::runner::index::line(&self.plan, &self.run, idle_at);
             let events = std::mem::take(&mut self.unsaved);
@@ -329,7 +342,7 @@ impl RunTask {
     fn start_and_stop_tasks(&mut self, effects: Vec<Effect>) -> Vec<Command> {
         self.tasks.retain(|effect, _| effects.contains(effect));
         let open: std::collections::BTreeSet<UnitId> = self.run.open().map(|(unit, _)| unit).collect();
-        self.readings.retain(|unit, _| open.contains(unit));
+        self.looks.retain(|unit, _| open.contains(unit));
         self.requests.retain(|unit, _| open.contains(unit));
         let mut reports = vec![];
         for effect in effects {

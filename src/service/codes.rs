@@ -23,6 +23,10 @@ crate::failure::codes! {
         "无法读取演练集群的对象文件。";
     LISTEN = "listen": "The address is in use or not of this machine.",
         "地址已被占用，或不属于本机。";
+    NO_EVIDENCE = "no-evidence": "The run has kept no such evidence. `windrow show RUN` tells whether it has kept any.",
+        "该运行没有保存这份现场证据。`windrow show RUN` 可查看是否有证据。";
+    NO_SUCH_OBJECT = "no-such-object": "The cluster has no object of that kind and name. Is --context right?",
+        "集群中没有该类型和名称的对象。--context 是否正确？";
     NO_REASON = "no-reason": "The command wants to know why: the reason is kept in the journal.",
         "该命令需要说明原因，原因会写入日志。";
     NO_RUNTIME = "no-runtime": "The machine has no room for another process with threads.",

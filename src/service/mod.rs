@@ -93,6 +93,7 @@ impl Handle {
             }
             Operation::Runs { filter, before, limit } => self.runs(&filter, before, limit),
             Operation::Show { run, events } => self.show(run, events),
+            Operation::Evidence { run, file } => self.evidence(run, &file),
             Operation::Retry { run } => self.link(run, Kind::Retry, by).await,
             Operation::Rollback { run } => self.link(run, Kind::Rollback, by).await,
             Operation::PauseAll { paused } => {
@@ -271,6 +272,20 @@ impl Handle {
     async fn link(&self, run: RunId, kind: Kind, by: Actor) -> Result<Reply, Problem> {
         let start = self.host.linked(run, kind, by)?;
         Ok(Reply::Started { run: self.host.start(start).await? })
+    }
+
+    /// Only what the run itself names: other side files hold what an undo needs.
+    fn evidence(&self, run: RunId, file: &str) -> Result<Reply, Problem> {
+        let (_, state, _) = self.host.look(run)?;
+        if !state.evidence.iter().any(|(_, evidence)| *evidence.file == *file) {
+            let text = format!("run {run} has kept no evidence `{file}`");
+            return Err(Problem::usage(Failure::permanent(codes::NO_EVIDENCE, text)));
+        }
+        let bytes = self.store.blob(file).map_err(Error::from)?;
+        let document = serde_json::from_slice(&bytes).map_err(|error| {
+            Error::Store(store::Error::Blob { digest: file.into(), what: format!("is no JSON: {error}") })
+        })?;
+        Ok(Reply::Evidence { document })
     }
 
     fn show(&self, run: RunId, events: bool) -> Result<Reply, Problem> {

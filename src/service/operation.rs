@@ -59,6 +59,13 @@ pub enum Operation {
         #[serde(default)]
         events: bool,
     },
+    /// One piece of the evidence that a run has kept.
+    Evidence {
+        /// Which run.
+        run: RunId,
+        /// Its SHA-256, as `show` names it.
+        file: Arc<str>,
+    },
     /// A new run that does again what a terminal one did (E11).
     Retry {
         /// Which run.
@@ -152,6 +159,11 @@ pub enum Reply {
     Run {
         /// The view.
         view: Value,
+    },
+    /// A piece of evidence.
+    Evidence {
+        /// The document.
+        document: Value,
     },
     /// What is known of a key.
     Found {

@@ -55,8 +55,12 @@ pub fn run(plan: &Plan, run: &RunState) -> Value {
         "debts": run.debts,
         "asks": asks(run),
         "notes": run.notes.iter().map(|(at, by, text)| json!({ "at": at.to_string(), "by": by, "text": text })).collect::<Vec<_>>(),
+        "evidence": run.evidence.iter().map(|(at, evidence)| json!({
+            "at": at.to_string(), "step": evidence.unit.as_ref().map(ToString::to_string), "trouble": evidence.trouble, "file": evidence.file,
+        })).collect::<Vec<_>>(),
         "paused": run.paused_at.is_some(),
         "cancelling": run.cancel_requested && finished.is_none(),
+        "called": crate::runner::called(plan, run),
         "steps": steps(plan, run),
     })
 }
@@ -82,6 +86,8 @@ pub(super) fn line(line: &Summary, why: &str) -> Value {
         "debts": [],
         "asks": [],
         "notes": [],
+        "evidence": [],
+        "called": [],
         "steps": [],
     })
 }

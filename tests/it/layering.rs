@@ -19,10 +19,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("journal", &["engine", "plan", "digest", "failure", "id", "time"]),
     ("action", &["definition", "failure", "id", "time"]),
     ("evaluate", &["action", "engine", "plan", "definition", "digest", "failure", "id", "time"]),
+    ("diagnosis", &["evaluate", "action", "definition", "failure", "id", "time"]),
     (
         "runner",
         &[
             "failpoint",
+            "diagnosis",
             "evaluate",
             "action",
             "journal",
@@ -51,6 +53,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "service",
             "runner",
             "action",
+            "diagnosis",
             "evaluate",
             "journal",
             "engine",

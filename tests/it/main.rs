@@ -6,6 +6,8 @@ mod cli;
 mod conformance;
 mod crash;
 mod deadlines;
+mod docs;
+mod evidence;
 mod harness;
 mod hosting;
 mod language;

@@ -145,6 +145,14 @@ impl Secrets {
         if safe == **value { Arc::clone(value) } else { Arc::new(safe) }
     }
 
+    /// What may leave this machine: leaves of objects and resolved secrets are masked, and what was sealed for an undo
+    /// is masked too.
+    pub fn mask_all(&self, value: &mut Value) {
+        leaves::replace(value, &|_| MASK.to_owned());
+        forget_sealed(value);
+        self.masker.mask_value(value);
+    }
+
     fn hidden(&self, leaf: &str) -> String {
         self.sealer
             .as_ref()
@@ -243,6 +251,28 @@ impl Secrets {
         }
         self.masker.add(&value);
         Ok(value)
+    }
+}
+
+/// Masks what was sealed with the key of this directory, anywhere in a value.
+fn forget_sealed(value: &mut Value) {
+    match value {
+        Value::String(text) if text.starts_with(SEALED) => MASK.clone_into(text),
+        Value::String(text) if text.contains(SEALED) => {
+            let mut out = String::new();
+            let mut rest = text.as_str();
+            while let Some((plain, tail)) = rest.split_once(OPEN) {
+                let (inside, tail) = tail.split_once(CLOSE).unwrap_or((tail, ""));
+                let shown = if inside.contains(SEALED) { MASKED } else { inside };
+                out.extend([plain, OPEN, shown, CLOSE]);
+                rest = tail;
+            }
+            out.push_str(rest);
+            *text = out;
+        }
+        Value::Array(items) => items.iter_mut().for_each(forget_sealed),
+        Value::Object(fields) => fields.values_mut().for_each(forget_sealed),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

@@ -1,6 +1,8 @@
 //! One function for each command, grouped by what they are about.
 
+mod bundle;
 mod definitions;
+mod diagnose;
 mod people;
 mod rehearse;
 mod runs;
@@ -25,6 +27,8 @@ pub(super) async fn run(args: Args, printer: &Printer) -> Result<u8, CommandErro
         Command::Rollback { run } => runs::link(global, &run, false, printer).await,
         Command::Runs(filter) => runs::list(global, filter, printer).await,
         Command::Show { run, events } => runs::show(global, &run, events, printer).await,
+        Command::Bundle(what) => bundle::bundle(global, what, printer).await,
+        Command::Diagnose { kind, object } => diagnose::diagnose(global, &kind, &object, printer).await,
         Command::Watch { run } => runs::watch(global, &run, printer).await,
         Command::Cancel(what) => people::cancel(global, what, printer).await,
         Command::Terminate(what) => people::terminate(global, what, printer).await,

@@ -1,9 +1,12 @@
 //! Knowledge files (L14).
 
+use std::collections::BTreeSet;
+
 use crate::definition::codes;
 use crate::definition::keys;
 use crate::definition::knowledge::Class;
 use crate::definition::knowledge::Entry;
+use crate::definition::knowledge::Relation;
 use crate::definition::knowledge::Signature;
 use crate::definition::node::Kind;
 use crate::definition::node::Node;
@@ -11,6 +14,7 @@ use crate::definition::read::Phase;
 use crate::definition::read::build::Builder;
 use crate::definition::read::build::as_int;
 use crate::definition::read::build::bilingual;
+use crate::definition::read::build::flag;
 use crate::definition::read::build::list;
 use crate::definition::read::build::text;
 use crate::definition::read::build::texts;
@@ -18,11 +22,13 @@ use crate::definition::read::check::check;
 use crate::definition::report::Report;
 use crate::definition::shape::Shape;
 
-/// The entries of a knowledge file, each tried on its own examples.
-pub(in crate::definition) fn read_knowledge(report: &mut Report, root: &Node) -> Vec<Entry> {
+/// The entries of a knowledge file, each tried on its own examples, and its relations.
+pub(in crate::definition) fn read_knowledge(report: &mut Report, root: &Node) -> (Vec<Entry>, Vec<Relation>) {
     check(report, root, &Shape::Table(keys::KNOWLEDGE_FILE));
     let mut builder = Builder::new(report);
-    list(root, "entries").iter().filter_map(|node| builder.knowledge(node)).collect()
+    let entries = list(root, "entries").iter().filter_map(|node| builder.knowledge(node)).collect();
+    let relations = list(root, "relations").iter().filter_map(|node| builder.relation(node)).collect();
+    (entries, relations)
 }
 
 impl Builder<'_> {
@@ -57,6 +63,27 @@ impl Builder<'_> {
             }
         }
         Some(entry)
+    }
+
+    fn relation(&mut self, node: &Node) -> Option<Relation> {
+        let of = node.get("target")?;
+        let target = self.target_table(of, Phase::Target)?;
+        let filter = node.get("where").and_then(|_| self.expr(node, "where", Phase::Wait));
+        let unknown = |names: BTreeSet<&str>, known: &[&str]| -> Vec<String> {
+            names.into_iter().filter(|name| !known.contains(name)).map(str::to_owned).collect()
+        };
+        let mut wrong = unknown(target.references(), &["object"]);
+        if let Some(filter) = &filter {
+            let names = filter.references().iter().map(String::as_str).collect();
+            wrong.extend(unknown(names, &["object", "other"]));
+        }
+        for name in wrong {
+            let message =
+                format!("unknown variable `{name}`: a relation only sees `object`, and `where` `other`");
+            self.report.error(&codes::UNKNOWN_VARIABLE, &node.place, message);
+        }
+        let (of, logs) = (texts(node, "of"), flag(node, "logs"));
+        Some(Relation { of, target, filter, logs, source: text(node, "source")?.to_owned() })
     }
 
     fn signature(&mut self, node: &Node) -> Option<Signature> {

@@ -70,6 +70,7 @@ impl RunState {
             debts_total: 0,
             warnings: vec![],
             notes: vec![],
+            evidence: vec![],
             broken_guards: vec![],
             broken_locks: vec![],
             finished: None,
@@ -164,6 +165,7 @@ impl RunState {
             Event::DebtClosed { id, .. } => self.debts.retain(|debt| debt.id != *id),
             Event::Noted { by, text } => self.notes.push((at, by.name.clone(), text.clone())),
             Event::Warned { step, failure } => self.warnings.push((step.clone(), failure.clone())),
+            Event::EvidenceKept(evidence) => self.evidence.push((at, evidence.as_ref().clone())),
             Event::Finished(finished) => {
                 self.finished = Some((at, finished.as_ref().clone()));
                 self.asks.clear();

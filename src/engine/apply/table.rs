@@ -16,7 +16,8 @@ type Objection = String;
 
 /// Objects to `event` if it cannot happen in this state.
 pub(super) fn check(run: &RunState, event: &Event) -> Result<(), Objection> {
-    if run.finished.is_some() && !matches!(event, Event::DebtClosed { .. } | Event::Noted { .. }) {
+    let remark = matches!(event, Event::DebtClosed { .. } | Event::Noted { .. } | Event::EvidenceKept(_));
+    if run.finished.is_some() && !remark {
         return Err("the run is finished".to_owned());
     }
     match event {
@@ -51,6 +52,7 @@ pub(super) fn check(run: &RunState, event: &Event) -> Result<(), Objection> {
         | Event::GuardBroken { .. }
         | Event::Noted { .. }
         | Event::Warned { .. }
+        | Event::EvidenceKept(_)
         | Event::Finished(_) => Ok(()),
         Event::AttemptStarted { unit, attempt, .. } => {
             let last = run.unit(unit).map_or(0, |state| state.attempt);
@@ -124,6 +126,7 @@ const fn fits(phase: &Phase, event: &Event) -> bool {
         | Event::DebtClosed { .. }
         | Event::Noted { .. }
         | Event::Warned { .. }
+        | Event::EvidenceKept(_)
         | Event::Finished(_) => true,
     }
 }

@@ -12,6 +12,7 @@ use crate::engine::decide::prepare::stale;
 use crate::engine::effect;
 use crate::engine::effect::Effect;
 use crate::engine::event::Actor;
+use crate::engine::event::Evidence;
 use crate::engine::event::Finished;
 use crate::engine::event::RolledBack;
 use crate::engine::event::RunOutcome;
@@ -90,6 +91,12 @@ pub(super) fn note(case: Case<'_>, by: Actor, text: String) -> Result<Vec<Event>
         return Err(Rejection::TooManyNotes { max: limits::NOTES_MAX });
     }
     Ok(vec![Event::Noted { by, text }])
+}
+
+/// What was kept in a moment of trouble; also of a run that is over by it. It decides nothing.
+pub(super) fn keep_evidence(case: Case<'_>, evidence: Evidence) -> Vec<Event> {
+    let full = case.run.evidence.len() >= limits::EVIDENCE_MAX;
+    if full { vec![] } else { vec![Event::EvidenceKept(Box::new(evidence))] }
 }
 
 /// A lock is taken away; a question follows.

@@ -44,7 +44,13 @@ pub fn decide(
 ) -> Result<Vec<Event>, Rejection> {
     let case = Case { plan, run, now };
     if let Some((at, finished)) = &run.finished
-        && !matches!(command, Command::Note { .. } | Command::CloseDebt { .. } | Command::Recover { .. })
+        && !matches!(
+            command,
+            Command::Note { .. }
+                | Command::CloseDebt { .. }
+                | Command::KeepEvidence(_)
+                | Command::Recover { .. }
+        )
     {
         return Err(Rejection::Finished { at: *at, outcome: finished.outcome });
     }
@@ -74,6 +80,7 @@ pub fn decide(
             answer::answer(case, unit.as_ref(), choice, by, reason)
         }
         Command::Note { by, text } => control::note(case, by, text),
+        Command::KeepEvidence(evidence) => Ok(control::keep_evidence(case, evidence)),
         Command::BreakLock { key, by, reason } => control::break_lock(case, key, by, reason),
         Command::CloseDebt { id, by, reason } => control::close_debt(case, id, by, reason),
     }

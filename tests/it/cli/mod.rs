@@ -1,8 +1,10 @@
 //! The command line, on the real binary: exit codes, JSON, languages, other processes, signals, secrets.
 
+mod bundle;
 mod children;
 mod clusters;
 mod codes;
+mod diagnose;
 mod explain;
 mod files;
 mod foreground;

@@ -50,7 +50,7 @@ async fn the_journal_comes_with_events_in_order() {
         word => word.as_str().unwrap_or_default().to_owned(),
     };
     let kinds: Vec<String> = events.iter().map(kinds).collect();
-    expect_test::expect!["created attempt_started process_started attempt_finished succeeded attempt_started attempt_finished failed rollback_started attempt_started process_started attempt_finished succeeded compensated finished"].assert_eq(&kinds.join(" "));
+    expect_test::expect!["created attempt_started process_started attempt_finished succeeded attempt_started attempt_finished failed rollback_started attempt_started evidence_kept process_started attempt_finished succeeded compensated finished"].assert_eq(&kinds.join(" "));
     let lines = site.expect(0, &["show", short, "--events"]).await.out;
     assert!(
         lines.lines().filter(|line| line.contains('T') && line.contains('{')).count() >= events.len() - 1,

@@ -11,9 +11,9 @@ use super::site::Site;
 /// The commands of design.md section 6 that exist.
 const COMMANDS: &str = "run resume runs show watch cancel terminate pause unpause retry rollback decide approve reject \
                         note debts plan validate graph workflows rehearse sim locks store explain schema completions \
-                        version";
+                        version diagnose bundle";
 /// Those that come later: nothing may name them before.
-const LATER: &str = "serve schedule token audit diagnose bundle drain";
+const LATER: &str = "serve schedule token audit drain";
 
 /// The first words of the list of commands in a help text.
 fn listed(help: &str) -> BTreeSet<String> {

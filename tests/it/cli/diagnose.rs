@@ -1,0 +1,87 @@
+//! `windrow diagnose`: what is known about an object of a cluster.
+
+use std::process::Stdio;
+
+use tokio::io::AsyncBufReadExt as _;
+use tokio::io::BufReader;
+use tokio::process::Child;
+
+use super::site::Site;
+use super::site::said;
+use super::site::until;
+
+const LOST: &str = "
+apiVersion: v1
+kind: Pod
+metadata: { name: lost, namespace: default }
+spec:
+  nodeSelector: { disk: none-has-this }
+  containers: [{ name: c, image: example/c }]
+";
+
+/// A cluster with a pod that no node can take. It ends with the test.
+async fn cluster(site: &Site) -> Child {
+    site.write("lost.yaml", LOST);
+    let args = ["sim", "--kubeconfig-out", "kubeconfig", "--fixture", "lost.yaml", "--speed", "20"];
+    let mut child = site.command(&args).stdout(Stdio::piped()).spawn().unwrap();
+    BufReader::new(child.stdout.take().unwrap()).lines().next_line().await.unwrap().unwrap();
+    child
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trouble_that_is_known_comes_with_cause_and_remedy() {
+    let site = Site::new();
+    let _cluster = cluster(&site).await;
+    let args = ["diagnose", "pod", "default/lost", "--kubeconfig", "kubeconfig"];
+    let found = until("the scheduler's verdict", async || {
+        let found = site.windrow(&args).await;
+        (found.code == 8).then_some(found)
+    })
+    .await;
+    for words in ["Pod default/lost", "node affinity/selector", "cause:", "remedy:", "source:"] {
+        assert!(found.out.contains(words), "{words} in {}", found.out);
+    }
+    let chinese = said(site.command(&args).env("LANG", "zh_CN.UTF-8")).await;
+    assert!(chinese.out.contains("原因:") && chinese.out.contains("处置:"), "{}", chinese.out);
+    let json = site.expect(8, &[&args[..], &["--output", "json"]].concat()).await.json();
+    assert_eq!(json["findings"][0]["entry"], "node-selector", "{json:#}");
+    assert_eq!(json["missing"], serde_json::json!([]), "{json:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vm_is_looked_at_with_all_that_belongs_to_it() {
+    let site = Site::new();
+    let _cluster = cluster(&site).await;
+    for kind in ["vm", "VirtualMachine", "virtualmachines.kubevirt.io"] {
+        let args = ["diagnose", kind, "demo", "--kubeconfig", "kubeconfig", "--output", "json"];
+        let json = site.expect(0, &args).await.json();
+        let looked_at = json["looked_at"].to_string();
+        for name in [
+            "VirtualMachine default/demo",
+            "VirtualMachineInstance default/demo",
+            "Pod default/virt-launcher-demo",
+            "PersistentVolumeClaim default/",
+            "PersistentVolume ",
+            "Volume longhorn-system/",
+        ] {
+            assert!(looked_at.contains(name), "{name} in {looked_at}");
+        }
+        assert_eq!(json["findings"], serde_json::json!([]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_diagnosed_is_said() {
+    let site = Site::new();
+    let _cluster = cluster(&site).await;
+    for (kind, object, words) in [
+        ("virtualmachin", "default/demo", "did you mean"),
+        ("vm", "default/nobody", "VirtualMachine default/nobody does not exist"),
+        ("vm", "default/", "not an object name"),
+        ("node", "default/node-1", "in no namespace"),
+    ] {
+        let said = site.expect(2, &["diagnose", kind, object, "--kubeconfig", "kubeconfig"]).await;
+        assert!(said.err.contains(words), "{words} in {}", said.err);
+    }
+    site.expect(6, &["diagnose", "vm", "default/demo", "--kubeconfig", "none"]).await;
+}
