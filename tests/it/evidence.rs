@@ -125,6 +125,8 @@ fn case(faults: &[&str], fixture: Option<&str>) -> Rehearsal {
         faults: faults.iter().map(|fault| (*fault).to_owned()).collect(),
         fixture: fixture.map(str::to_owned),
         inputs: std::collections::BTreeMap::new(),
+        already: vec![],
+        approve: false,
         expect: windrow::definition::model::Expectation::default(),
     }
 }
