@@ -258,10 +258,11 @@ fn containers_of(pod: &Value) -> Vec<(String, bool)> {
     found
 }
 
-/// An event says about which object it is again and again; its own metadata say nothing to people.
+/// An event stands below its object and need not name it again; its own metadata say nothing to people.
 fn strip(event: &mut Value) {
-    if let Some(metadata) = event.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.retain(|key, _| matches!(key.as_str(), "name" | "uid" | "creationTimestamp"));
+    const SAID: [&str; 5] = ["apiVersion", "kind", "metadata", "involvedObject", "reportingInstance"];
+    if let Some(fields) = event.as_object_mut() {
+        fields.retain(|key, value| !value.is_null() && !SAID.contains(&key.as_str()));
     }
 }
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
@@ -20,6 +21,7 @@ use crate::engine::Command;
 use crate::engine::Event;
 use crate::engine::ask::AskReason;
 use crate::engine::event::Evidence;
+use crate::engine::event::Track;
 use crate::engine::event::Trouble;
 use crate::engine::limits::EVIDENCE_MAX;
 use crate::engine::state::Phase;
@@ -180,7 +182,7 @@ impl RunTask {
                 "name": verdict.name, "severity": verdict.severity, "message": verdict.message,
             })),
             "waiting_since": wait.map(|wait| wait.since.to_string()),
-            "tracks": wait.map(|wait| &wait.tracks),
+            "tracks": wait.map(tracks),
             "progress": wait.map(|wait| &wait.progress),
             "conditions": terms,
             "read": read,
@@ -195,6 +197,12 @@ impl Moment {
             Subject::Guard(_) => None,
         }
     }
+}
+
+/// The values that a wait tracks, for people.
+fn tracks(wait: &WaitState) -> Value {
+    let row = |track: &Track| json!({ "value": track.value, "since": track.since.to_string(), "changes": track.changes });
+    wait.tracks.iter().map(|(name, track)| (name.clone(), row(track))).collect::<Map<_, _>>().into()
 }
 
 /// Adds what was seen to a document, as far as it has room.

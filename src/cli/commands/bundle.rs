@@ -1,7 +1,8 @@
 //! `windrow bundle`: the evidence of a run in one file.
 //!
-//! The file is YAML, one document for the run and one for each moment of trouble, those of the runs that it has called
-//! behind its own. Everybody can read that in an editor, and every language can parse it; logs stand in it line by line.
+//! The file is YAML: a document for the run, one for each moment of trouble, the same for the runs that it has called,
+//! and their journals at the end. Everybody can read that in an editor, and every language can parse it; logs stand in
+//! it line by line.
 
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -57,7 +58,7 @@ pub(super) async fn bundle(global: &Global, what: Bundle, printer: &Printer) -> 
 
 /// The run, what it has kept, and the same of the runs that it has called.
 async fn collect(session: &Session, run: RunId) -> Result<Vec<Value>, CommandError> {
-    let mut documents = vec![];
+    let (mut documents, mut journals) = (vec![], vec![]);
     let mut open = std::collections::VecDeque::from([run]);
     let mut runs = 0;
     while let Some(next) = open.pop_front() {
@@ -78,11 +79,14 @@ async fn collect(session: &Session, run: RunId) -> Result<Vec<Value>, CommandErr
         }
         let files: Vec<_> = view["evidence"].as_array().into_iter().flatten().cloned().collect();
         crate::action::secret::Secrets::default().mask_all(&mut view);
+        let events = view.as_object_mut().and_then(|view| view.shift_remove("events"));
+        journals.push(json!({ "journal_of": next, "events": events }));
         documents.push(json!({ "bundle": FORMAT, "windrow": env!("CARGO_PKG_VERSION"), "run": view }));
         for kept in &files {
             documents.push(piece(session, next, kept).await?);
         }
     }
+    documents.extend(journals);
     Ok(documents)
 }
 
@@ -107,8 +111,8 @@ fn yaml(documents: &[Value]) -> Result<String, CommandError> {
     let text = serde_saphyr::to_string_multiple_with_options(documents, options);
     let text = text.map_err(|_| CommandError::bug())?;
     Ok(format!(
-        "# Evidence of a Windrow run: first the run, then a document for each moment of trouble.\n\
-         # Windrow 运行的现场证据：先是运行本身，之后每个文档对应一个出现问题的时刻。\n{text}"
+        "# Evidence of a Windrow run: the run, a document for each moment of trouble, the journal.\n\
+         # Windrow 运行的现场证据：运行本身，每个出现问题的时刻一个文档，最后是日志。\n{text}"
     ))
 }
 

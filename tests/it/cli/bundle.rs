@@ -25,9 +25,9 @@ async fn a_bundle_is_yaml_that_tells_the_whole_story() {
     assert_eq!(mode & 0o777, 0o600);
     let text = std::fs::read_to_string(site.path("story.yaml")).unwrap();
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
-    let [whole, moment] = documents.as_slice() else { panic!("the run and one moment: {text}") };
+    let [whole, moment, journal] = documents.as_slice() else { panic!("the run and one moment: {text}") };
     assert_eq!(whole["run"]["state"], "Failed");
-    assert!(whole["run"]["events"].as_array().is_some_and(|events| !events.is_empty()));
+    assert!(journal["events"].as_array().is_some_and(|events| !events.is_empty()));
     assert_eq!(moment["trouble"], "failed");
     assert_eq!(moment["conditions"][0]["value"], false);
     // A file that is there may be all that is left of another run.
@@ -44,7 +44,7 @@ async fn a_bundle_is_the_same_from_another_process() {
     let served = site.expect(0, &["bundle", &run]).await.out;
     assert_eq!(served, alone);
     let json = site.expect(0, &["bundle", &run, "--output", "json"]).await.json();
-    assert_eq!(json.as_array().map(Vec::len), Some(2));
+    assert_eq!(json.as_array().map(Vec::len), Some(3));
     agent.signal(Signal::KILL);
     agent.ended().await;
 }
