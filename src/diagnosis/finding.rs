@@ -162,7 +162,7 @@ mod tests {
             event("Warning", "FailedAttachVolume", "Multi-Attach error for volume", "t3"),
         ];
         let seen = Seen { events, ..Seen::of(std::sync::Arc::new(object)) };
-        Scene { objects: vec![seen], missing: vec![] }
+        Scene { objects: vec![seen], ..Scene::default() }
     }
 
     #[test]

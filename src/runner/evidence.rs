@@ -80,18 +80,21 @@ impl RunTask {
                 continue;
             }
             let Some((mut document, scene)) = self.gather(&moment).await else { continue };
-            let in_time = scene.missing.is_empty();
+            let is_cut_short = scene.is_cut_short;
             describe(&mut document, scene, &self.shared.knowledge);
             self.shared.executor.secrets().mask_all(&mut document);
             match self.shared.store.put_blob(document.to_string().as_bytes()) {
                 Ok(file) => {
                     let unit = moment.unit().cloned();
-                    self.report(Command::KeepEvidence(Evidence { unit, trouble: moment.trouble, file }));
+                    let evidence = Evidence { unit, trouble: moment.trouble, file };
+                    // All events of an append have one time: looking took some, but nothing was decided meanwhile.
+                    let kept = self.advance_at(Command::KeepEvidence(evidence), self.run.updated_at);
+                    debug_assert!(kept.is_ok(), "a run always takes it: {kept:?}");
                 }
                 Err(error) => tracing::warn!(run = %self.run.id, %error, "evidence could not be kept"),
             }
-            if !in_time {
-                // What was not to be had once is not asked for again, step by step.
+            if is_cut_short {
+                // The run has stood still for long enough.
                 return;
             }
         }
@@ -343,7 +346,7 @@ mod tests {
         let seen = |name: &str, size| diagnosis::Seen::of(Arc::new(object(name, size)));
         let objects = vec![seen("near", 100), seen("far", BYTES_MAX), seen("farther", 100)];
         let mut document = json!({});
-        describe(&mut document, Scene { objects, missing: vec![] }, &library.knowledge());
+        describe(&mut document, Scene { objects, ..Scene::default() }, &library.knowledge());
         assert_eq!(document["objects"].as_array().map(Vec::len), Some(1));
         assert!(document.to_string().len() < BYTES_MAX);
         let missing = document["missing"].to_string();

@@ -219,9 +219,14 @@ impl RunTask {
         }
     }
 
-    fn advance(&mut self, mut command: Command) -> Result<(), Error> {
+    fn advance(&mut self, command: Command) -> Result<(), Error> {
+        self.advance_at(command, self.shared.clock.now())
+    }
+
+    /// The same at a moment that is past: what belongs to events that were decided then.
+    pub(super) fn advance_at(&mut self, mut command: Command, at: Timestamp) -> Result<(), Error> {
         crate::runner::masking::mask(&mut command, self.shared.executor.secrets());
-        let events = engine::decide::advance(&self.plan, &mut self.run, command, self.shared.clock.now())?;
+        let events = engine::decide::advance(&self.plan, &mut self.run, command, at)?;
         self.unsaved.extend(events);
         Ok(())
     }

@@ -1,16 +1,32 @@
 //! What a run keeps of the world when something goes wrong.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
+use tower::ServiceExt as _;
+use windrow::action::Executor;
+use windrow::action::k8s::client::Cluster;
+use windrow::action::secret::Secrets;
 use windrow::definition::Library;
 use windrow::definition::model::Rehearsal;
 use windrow::engine::event::Actor;
+use windrow::engine::event::Event;
+use windrow::engine::state::RunStatus;
+use windrow::journal::MemoryStore;
+use windrow::journal::Store as _;
 use windrow::rehearsal::Stage;
+use windrow::runner::Host;
+use windrow::runner::host::Parts;
+use windrow::service::Handle;
 use windrow::service::operation::Operation;
 use windrow::service::operation::Reply;
+use windrow::time::SharedClock;
+use windrow::time::SystemClock;
 
+use crate::support::START;
 use crate::support::stage;
 
 /// An import that fails, and whose undo takes everything away that could tell why.
@@ -208,6 +224,51 @@ async fn a_run_that_comes_out_well_keeps_nothing() {
     let id: windrow::id::RunId = past.view["id"].as_str().unwrap().parse().unwrap();
     let made_up = Operation::Evidence { run: id, file: "0".repeat(64).into() };
     assert!(ask(&past.stage, made_up).await.is_none(), "only what the run names is given out");
+}
+
+/// The way to a cluster that never answers when it is asked for events.
+fn silent_about_events(stage: &Stage) -> kube::Client {
+    let cluster = stage.cluster.service();
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let cluster = cluster.clone();
+        async move {
+            if request.uri().path().ends_with("/events") {
+                std::future::pending::<()>().await;
+            }
+            cluster.oneshot(request).await
+        }
+    });
+    kube::Client::new(service, "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_seen_costs_some_seconds_and_changes_no_outcome() {
+    let library = Arc::new(Library::from_texts([("imports.toml", IMPORTS)]));
+    let case = case(&["import-permission-denied"], None);
+    let stage = stage(&library, &case).await;
+    let clock: SharedClock = Arc::new(SystemClock::starting_at(START, 1.0));
+    let cluster = Cluster::of_client(silent_about_events(&stage), clock.clone());
+    let store = Arc::new(MemoryStore::new());
+    let executor = Arc::new(Executor::new(Secrets::new(None)).with_cluster(cluster));
+    let parts = Parts { store: store.clone(), executor, clock, knowledge: library.knowledge() };
+    let handle = Handle::new(Host::open(parts).unwrap(), store.clone(), library);
+    let start = Operation::Start { workflow: "imports".to_owned(), inputs: Map::new(), key: None };
+    let Reply::Started { run } = handle.call(start, Actor { name: "ana".into() }).await.unwrap() else {
+        panic!("it starts")
+    };
+    assert_eq!(handle.end_of(run).await.unwrap(), RunStatus::RolledBack);
+    let records = store.read(run).unwrap();
+    let file = records.iter().find_map(|record| match &record.event {
+        Event::EvidenceKept(evidence) => Some(evidence.file.clone()),
+        _ => None,
+    });
+    let document: Value = serde_json::from_slice(&store.blob(&file.unwrap()).unwrap()).unwrap();
+    assert!(document["missing"].to_string().contains("no more time"), "{:#}", document["missing"]);
+    assert_eq!(document["objects"][0]["name"], "DataVolume default/imported", "what was seen is there");
+    let failed = |event: &Event| matches!(event, Event::Failed { .. });
+    let at = records.iter().find(|record| failed(&record.event)).unwrap().at;
+    let end = records.last().unwrap().at;
+    assert!(end.since(at) < Duration::from_mins(1), "{:?} between failure and end", end.since(at));
 }
 
 #[tokio::test(start_paused = true)]
