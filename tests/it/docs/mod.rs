@@ -70,7 +70,15 @@ impl Language {
         };
         self.list(&mut out, "Refuses, before the step named:", "在所列步骤之前拒绝：", &each(Self::refusals));
         self.list(&mut out, "Verifies:", "验证：", &each(Self::verifies));
-        self.list(&mut out, "Asks a person:", "询问人工：", &each(Self::asks));
+        let guards = workflow.guards.iter().filter_map(|guard| {
+            let text = self.template(guard.message.as_ref()?, guard.message_zh.as_ref());
+            Some(format!("`{}` → `{}`: {text}", guard.from, guard.to))
+        });
+        self.list(&mut out, "Watches meanwhile:", "期间监视：", &guards.collect::<Vec<_>>());
+        let confirm = self.pick("before it starts: its plan is shown", "启动之前：先显示计划").to_owned();
+        let confirm = workflow.confirm.then_some(confirm);
+        let asks: Vec<String> = confirm.into_iter().chain(each(Self::asks)).collect();
+        self.list(&mut out, "Asks a person:", "询问人工：", &asks);
         self.list(
             &mut out,
             "Rollback, in reverse order of the steps:",

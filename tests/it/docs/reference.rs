@@ -124,6 +124,7 @@ impl Language {
             Shape::Manifest => self.pick("object, or the name of a YAML file", "对象或 YAML 文件名"),
             Shape::File => self.pick("name of a YAML file", "YAML 文件名"),
             Shape::Table(_) => self.pick("table", "表"),
+            Shape::Int(min, max) if min == max => return min.to_string(),
             Shape::Int(min, max) | Shape::IntValue(min, max) => return format!("{min}–{max}"),
             Shape::Number(min, max) => return format!("{min}–{max}"),
             Shape::Choice(choices) => {
