@@ -37,6 +37,15 @@ pub struct Failure {
     pub give_up_after_ms: Option<u64>,
 }
 
+/// What the knowledge files say about a failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// Why it happens.
+    pub cause: Bilingual,
+    /// What to do about it.
+    pub remedy: Bilingual,
+}
+
 /// A text in English and, where there is one, Chinese.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Bilingual {
@@ -97,5 +106,15 @@ impl Failure {
     /// A failure that may have taken effect.
     pub fn unknown(code: &str, message: impl Into<String>) -> Self {
         Self::new(FailureClass::Unknown, code, message)
+    }
+
+    /// The same with cause and remedy, unless it has them already.
+    #[must_use]
+    pub fn explained(mut self, explanation: Option<&Explanation>) -> Self {
+        if let Some(explanation) = explanation.filter(|_| self.cause.is_none()) {
+            self.cause = Some(explanation.cause.clone());
+            self.remedy = Some(explanation.remedy.clone());
+        }
+        self
     }
 }

@@ -15,7 +15,7 @@ use crate::time::Timestamp;
 
 /// Objects whose events are asked for in one look: each is a request.
 const OBJECTS_MAX: usize = 20;
-/// Texts of one look; whatever is known is among the first.
+/// Texts of one look at the events, and of what objects say themselves; whatever is known is among the first.
 const TEXTS_MAX: usize = 200;
 /// The longest text; messages of containers may be whole stack traces.
 const TEXT_CHARS_MAX: usize = 2_000;
@@ -30,9 +30,8 @@ pub struct Baseline {
     counts: Option<BTreeMap<String, u64>>,
 }
 
-/// Everything that the objects, and events about them since the first look, say.
+/// What events about the objects say since the first look.
 pub async fn look(cluster: &Cluster, objects: &[&Value], baseline: &mut Baseline) -> Vec<String> {
-    let mut texts: Vec<String> = objects.iter().flat_map(|object| of_object(object)).collect();
     let mut known = vec![];
     let mut fresh = vec![];
     for object in objects.iter().take(OBJECTS_MAX) {
@@ -42,9 +41,7 @@ pub async fn look(cluster: &Cluster, objects: &[&Value], baseline: &mut Baseline
         if is_old { known.extend(events) } else { fresh.extend(events) }
     }
     let counts = baseline.counts.get_or_insert_with(|| known.iter().filter_map(counted).collect());
-    texts.extend(fresh.iter().filter_map(|event| of_event(event, counts)));
-    texts.truncate(TEXTS_MAX);
-    texts
+    fresh.iter().filter_map(|event| of_event(event, counts)).take(TEXTS_MAX).collect()
 }
 
 /// The events about an object: by its uid, so that those of a former object of that name are not among them.
@@ -87,8 +84,17 @@ fn of_event(event: &Value, before: &BTreeMap<String, u64>) -> Option<String> {
     if is_warning && is_news { sentence(event) } else { None }
 }
 
-/// What an object says about itself: its conditions, and how its containers end or why they do not start.
+/// What objects say about themselves.
+pub fn of_objects(objects: &[&Value]) -> Vec<String> {
+    objects.iter().flat_map(|object| of_object(object)).take(TEXTS_MAX).collect()
+}
+
+/// What an object says about itself: its conditions, and how its containers end or why they do not start. Of one that is
+/// being deleted only what keeps it: what it complained of before matters no more.
 pub fn of_object(object: &Value) -> Vec<String> {
+    if object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null()) {
+        return held(object).into_iter().collect();
+    }
     of_conditions(object).into_iter().chain(of_containers(object)).collect()
 }
 
@@ -109,6 +115,13 @@ pub fn of_containers(object: &Value) -> Vec<String> {
         ["/state/terminated", "/lastState/terminated", "/state/waiting"].map(|state| container.pointer(state))
     });
     states.flatten().filter_map(sentence).collect()
+}
+
+/// What a deletion waits for.
+fn held(object: &Value) -> Option<String> {
+    let finalizers = object.pointer("/metadata/finalizers")?.as_array()?;
+    let names: Vec<&str> = finalizers.iter().filter_map(Value::as_str).collect();
+    (!names.is_empty()).then(|| format!("Terminating: held by finalizers [{}]", names.join(", ")))
 }
 
 /// `Reason: message`, as far as there is either.
@@ -158,6 +171,17 @@ mod tests {
         assert!(of_object(&Value::Null).is_empty());
     }
 
+    #[test]
+    fn an_object_that_is_being_deleted_names_what_keeps_it() {
+        let mut claim = json!({"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]},
+                               "status": {"conditions": [{"reason": "Resizing"}]}});
+        assert_eq!(of_object(&claim), ["Resizing"]);
+        claim["metadata"]["deletionTimestamp"] = "2026-09-06T12:00:00Z".into();
+        assert_eq!(of_object(&claim), ["Terminating: held by finalizers [kubernetes.io/pvc-protection]"]);
+        claim["metadata"]["finalizers"] = json!([]);
+        assert!(of_object(&claim).is_empty());
+    }
+
     #[tokio::test]
     async fn only_what_happened_since_the_first_look_is_evidence() {
         let script = Script::new(vec![
@@ -191,6 +215,7 @@ mod tests {
         let script = Script::new(vec![Ok((403, status(403, "Forbidden", "no")))]);
         let mut pod = pod("2020-01-01T00:00:00Z");
         pod["status"] = json!({"conditions": [{"reason": "Unschedulable"}]});
-        assert_eq!(look(&script.cluster, &[&pod], &mut Baseline::default()).await, ["Unschedulable"]);
+        assert!(look(&script.cluster, &[&pod], &mut Baseline::default()).await.is_empty());
+        assert_eq!(of_objects(&[&pod]), ["Unschedulable"]);
     }
 }

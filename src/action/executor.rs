@@ -135,19 +135,22 @@ impl Executor {
         }
     }
 
-    /// What the cluster says about objects that do not get on; see [`evidence::look`].
-    pub fn evidence<'a>(
+    /// What objects say about themselves: conditions and messages of containers.
+    pub fn said(&self, objects: &[&Value]) -> Vec<String> {
+        self.masked(evidence::of_objects(objects))
+    }
+
+    fn masked(&self, texts: Vec<String>) -> Vec<String> {
+        texts.into_iter().map(|text| self.secrets.masker().mask(&text).into_owned()).collect()
+    }
+
+    /// What events say about objects that do not get on; see [`evidence::look`].
+    pub fn happened<'a>(
         &'a self,
         objects: &'a [&'a Value],
         baseline: &'a mut Baseline,
     ) -> BoxFuture<'a, Result<Vec<String>, Failure>> {
-        Box::pin(async move {
-            let mut texts = evidence::look(self.cluster()?, objects, baseline).await;
-            for text in &mut texts {
-                *text = self.secrets.masker().mask(text).into_owned();
-            }
-            Ok(texts)
-        })
+        Box::pin(async move { Ok(self.masked(evidence::look(self.cluster()?, objects, baseline).await)) })
     }
 
     /// Carries out a request. Dropping the future does not take back what was sent.
@@ -208,7 +211,8 @@ impl Executor {
 
     /// The request with its secrets, if it has any.
     async fn resolved(&self, request: &Request) -> Result<Option<Request>, Failure> {
-        let object = request.object.as_deref();
+        // A delete names the object and sends nothing of it.
+        let object = request.object.as_deref().filter(|_| request.uses != ActionKind::K8sDelete);
         if !secret::holds_secret(&request.args) && !object.is_some_and(secret::holds_secret) {
             return Ok(None);
         }
@@ -216,7 +220,7 @@ impl Executor {
         let args = self.secrets.resolve(&request.args, cluster).await?;
         let object = match object {
             Some(object) => Some(Arc::new(self.secrets.resolve(object, cluster).await?)),
-            None => None,
+            None => request.object.clone(),
         };
         Ok(Some(Request { object, args, ..request.clone() }))
     }
@@ -418,6 +422,6 @@ mod tests {
         is_send(executor.execute(&origin, &request, ATTEMPT_TIMEOUT_DEFAULT));
         is_send(executor.read(&target, true));
         is_send(executor.start_process(&origin, &request));
-        is_send(executor.evidence(&[], &mut Baseline::default()));
+        is_send(executor.happened(&[], &mut Baseline::default()));
     }
 }

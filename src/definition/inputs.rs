@@ -150,10 +150,11 @@ pub fn literal_secret(text: &str) -> Option<&str> {
     text.strip_prefix(LITERAL)
 }
 
-/// A secret is named; one that is given itself has to say so, so that a mistyped name is not taken for it. The text is
-/// not repeated in the error.
+/// A secret is named; one that is given itself has to say so, so that a mistyped name is not taken for it. An empty text
+/// says that there is none. The text is not repeated in the error.
 fn secret_reference(text: &str) -> Result<(), String> {
     let good = match text.split_once(':') {
+        None => text.is_empty(),
         Some(("env" | "file" | "sealed" | "literal", rest)) => !rest.is_empty(),
         Some(("k8s", rest)) => rest.split('/').count() == 3 && rest.split('/').all(|part| !part.is_empty()),
         _ => false,
@@ -248,6 +249,7 @@ duration = "1s"
             secret("file:/a")
                 && secret("sealed:AAAA")
                 && secret("literal:a:b")
+                && secret("")
                 && !secret("literal:")
                 && !secret("env:")
                 && !secret("k8s:a/b")

@@ -94,7 +94,12 @@ pub const INPUT: &[Key] = &[
     must("type", Choice(INPUT_TYPES), "The type.", "类型。"),
     key("description", Text, "For people.", "说明。"),
     key("description_zh", Text, "The description in Chinese.", "中文说明。"),
-    key("default", Shape::Json, "Used when the caller gives nothing.", "未给出时使用的值。"),
+    key(
+        "default",
+        Shape::Json,
+        "Used when the caller gives nothing; an empty text for a secret that need not be given.",
+        "未给出时使用的值；可不提供的 secret 写空文本。",
+    ),
     key(
         "pattern",
         Shape::Regex,

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::definition::expr::Expr;
 use crate::definition::expr::Scope;
 use crate::definition::model::Target;
-use crate::failure::Bilingual;
+use crate::failure::Explanation;
 
 /// All entries, the most important first.
 #[derive(Debug, Default)]
@@ -52,10 +52,8 @@ pub struct Entry {
     pub name: String,
     /// What it is recognised by.
     pub signature: Signature,
-    /// Why it happens.
-    pub cause: Bilingual,
-    /// What to do.
-    pub remedy: Bilingual,
+    /// Why it happens, and what to do.
+    pub explanation: Explanation,
     /// What it means for whoever waits.
     pub class: Class,
     /// Where several match, the highest wins.
@@ -74,14 +72,14 @@ pub enum Signature {
 }
 
 /// What a known failure means for whoever waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Waiting is useless.
-    Permanent,
-    /// Trying again may help.
-    Retryable,
     /// It passes by itself.
     Wait,
+    /// Trying again may help.
+    Retryable,
+    /// Waiting is useless.
+    Permanent,
 }
 
 impl Class {
@@ -112,6 +110,12 @@ impl Knowledge {
         self.entries.iter().find(|entry| entry.matches(evidence))
     }
 
+    /// The most telling of several texts, with the entry that recognises it: the worse class, then the priority counts.
+    pub fn most_telling<'t>(&self, evidence: &'t [String]) -> Option<(&Entry, &'t str)> {
+        let known = evidence.iter().filter_map(|text| Some((self.matches(text)?, text.as_str())));
+        known.reduce(|best, next| if next.0.weight() > best.0.weight() { next } else { best })
+    }
+
     /// Every entry, the most important first.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
@@ -131,14 +135,18 @@ impl Entry {
         }
     }
 
+    fn weight(&self) -> (Class, i64) {
+        (self.class, self.priority)
+    }
+
     /// What `known()` gives.
     pub fn to_json(&self) -> Value {
         json!({
             "name": self.name,
-            "cause": self.cause.en,
-            "cause_zh": self.cause.zh,
-            "remedy": self.remedy.en,
-            "remedy_zh": self.remedy.zh,
+            "cause": self.explanation.cause.en,
+            "cause_zh": self.explanation.cause.zh,
+            "remedy": self.explanation.remedy.en,
+            "remedy_zh": self.explanation.remedy.zh,
             "class": self.class.as_str(),
             "source": self.source,
         })

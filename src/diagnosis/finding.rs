@@ -70,8 +70,8 @@ impl From<&Entry> for Known {
         Self {
             entry: entry.name.clone(),
             class: entry.class.as_str(),
-            cause: entry.cause.clone(),
-            remedy: entry.remedy.clone(),
+            cause: entry.explanation.cause.clone(),
+            remedy: entry.explanation.remedy.clone(),
             source: entry.source.clone(),
         }
     }

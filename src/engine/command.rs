@@ -20,6 +20,7 @@ use crate::engine::event::ProcessMark;
 use crate::engine::unit::Block;
 use crate::engine::unit::UnitId;
 use crate::failure::Bilingual;
+use crate::failure::Explanation;
 use crate::failure::Failure;
 use crate::time::Timestamp;
 
@@ -227,6 +228,8 @@ pub struct WaitReport {
     pub reason: String,
     /// The evidence matches a known failure that is permanent (L5).
     pub known: Option<Failure>,
+    /// What the evidence is known to mean where that alone does not end the wait: told with whatever does.
+    pub hint: Option<Explanation>,
     /// Why the targets could not be read.
     pub unreadable: Option<Failure>,
     /// An expression of a `fail_if` that cannot be evaluated: a warning at once (L7).

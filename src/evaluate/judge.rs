@@ -59,7 +59,9 @@ impl Evaluator<'_> {
     pub fn reads_to_judge(&self, unit: &UnitId) -> Result<ReadPlan, Failure> {
         let step = self.step(&unit.block)?;
         let wait = wait_of(step)?;
-        let mut wanted = self.expanded(step, &wait.lets, wanted_to_judge(wait));
+        let mut wanted = wanted_to_judge(wait);
+        wanted.extend(wait.reads.iter().flat_map(|(_, target)| wanted_by_target(target)));
+        let mut wanted = self.expanded(step, &wait.lets, wanted);
         let mut readings = vec![];
         let target = wait.target.as_ref().or_else(|| self.target_of(unit, step));
         if let Some(target) = target.filter(|_| wanted.contains("object")) {
@@ -133,7 +135,12 @@ impl Evaluator<'_> {
         if !pending.is_empty() {
             note(&mut report.reason, &pending);
         }
-        report.known = self.known_failure(&readings.evidence);
+        let known = self.knowledge.most_telling(&readings.evidence);
+        if let Some((entry, text)) = known.filter(|(entry, _)| entry.class == Class::Permanent) {
+            let failure = Failure::permanent(codes::KNOWN, text);
+            report.known = Some(failure.explained(Some(&entry.explanation)));
+        }
+        report.hint = known.map(|(entry, _)| entry.explanation.clone());
         Ok(report)
     }
 
@@ -193,18 +200,6 @@ impl Evaluator<'_> {
         });
         let view = Value::Object(view.collect());
         scope.values.insert("track".to_owned(), Arc::new(view));
-    }
-
-    /// The permanent failure that the evidence is known for (L5).
-    fn known_failure(&self, evidence: &[String]) -> Option<Failure> {
-        let (entry, text) = evidence
-            .iter()
-            .filter_map(|text| Some((self.knowledge.matches(text)?, text)))
-            .find(|(entry, _)| entry.class == Class::Permanent)?;
-        let mut failure = Failure::permanent(codes::KNOWN, text.clone());
-        failure.cause = Some(entry.cause.clone());
-        failure.remedy = Some(entry.remedy.clone());
-        Some(failure)
     }
 
     /// What a guard reads.

@@ -93,7 +93,9 @@ impl Evaluator<'_> {
         created: Option<Target>,
     ) -> Result<(Scope, Vec<Reading>), Failure> {
         let target = self.target_of(unit, step);
-        let mut wanted = self.expanded(step, NO_LETS, wanted_to_prepare(step));
+        let mut wanted = wanted_to_prepare(step);
+        wanted.extend(step.reads.iter().flat_map(|(_, target)| wanted_by_target(target)));
+        let mut wanted = self.expanded(step, NO_LETS, wanted);
         let reads_object = target.is_some() && (needs_object(step.action.uses) || wanted.contains("object"));
         let object = target.filter(|_| reads_object).map(|target| ("object", target));
         let reads = step.reads.iter().map(|(name, target)| (name.as_str(), target));

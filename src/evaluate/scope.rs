@@ -134,7 +134,9 @@ impl Evaluator<'_> {
         }
         let mut inputs = self.run.created.inputs.as_ref().clone();
         for (name, _) in secret {
-            if let Some(Value::String(reference)) = inputs.get_mut(name) {
+            if let Some(Value::String(reference)) = inputs.get_mut(name)
+                && !reference.is_empty()
+            {
                 *reference = match self.run.created.secrets.get(name) {
                     Some(hash) => placeholder_with_hash(reference, hash),
                     None => placeholder(reference),

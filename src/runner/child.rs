@@ -244,8 +244,11 @@ fn end_of(plan: &Plan, state: &RunState, finished: &Finished) -> AttemptEnd {
         RunOutcome::Succeeded => None,
         RunOutcome::RolledBack if state.is_rollback_only() => None,
         RunOutcome::Failed | RunOutcome::RolledBack | RunOutcome::Cancelled(_) => {
-            let why = finished.failure.as_ref().map_or("it was cancelled", |failure| &failure.message);
-            Some(Failure::permanent(codes::CHILD_FAILED, format!("{workflow} ({child}): {why}")))
+            let own = finished.failure.as_ref();
+            let why = own.map_or("it was cancelled", |failure| &failure.message);
+            let told = Failure::permanent(codes::CHILD_FAILED, format!("{workflow} ({child}): {why}"));
+            let cause = own.and_then(|failure| failure.cause.clone());
+            Some(Failure { cause, remedy: own.and_then(|failure| failure.remedy.clone()), ..told })
         }
     };
     let verdict = state.verdict(plan).map(|(_, verdict)| VerdictReached {

@@ -9,6 +9,7 @@ pub mod codes;
 mod debts;
 mod effects;
 mod evidence;
+mod explain;
 pub mod host;
 mod index;
 mod masking;

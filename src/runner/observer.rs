@@ -24,8 +24,8 @@ const BEAT: Duration = Duration::from_secs(15);
 const POLL_BEAT: Duration = Duration::from_secs(3);
 /// Changes that come closer together than this are read once.
 const GAP_MIN: Duration = Duration::from_millis(200);
-/// Events and container messages are looked at so often at most: they cost several requests.
-const EVIDENCE_EVERY: Duration = Duration::from_secs(5);
+/// Events are looked at so often at most: they cost a request for each object.
+const EVENTS_EVERY: Duration = Duration::from_secs(5);
 
 /// Reads what a [`ReadPlan`] says. Watches what it has read, so that it can say when to read again.
 pub(super) struct Observer {
@@ -35,7 +35,9 @@ pub(super) struct Observer {
     subscriptions: BTreeMap<ObjectRef, Subscription>,
     bell: Arc<Notify>,
     baseline: Baseline,
-    evidence_at: Option<Timestamp>,
+    events_at: Option<Timestamp>,
+    /// What events told at the last look at them: it stands until the next one.
+    happened: Vec<String>,
     keeps_managed_fields: bool,
 }
 
@@ -49,7 +51,8 @@ impl Observer {
             subscriptions: BTreeMap::new(),
             bell: Arc::new(Notify::new()),
             baseline: Baseline::default(),
-            evidence_at: None,
+            events_at: None,
+            happened: vec![],
             keeps_managed_fields: false,
         }
     }
@@ -94,12 +97,16 @@ impl Observer {
         self.subscribe(&Readings::default());
         let mut readings = self.read().await;
         self.subscribe(&readings);
+        let objects = objects_in(&readings);
         let now = self.clock.now();
-        let every = crate::time::shorten(EVIDENCE_EVERY, self.clock.speed());
-        if self.evidence_at.is_none_or(|at| now >= at + every) {
-            self.evidence_at = Some(now);
-            readings.evidence = self.evidence(&readings).await;
+        let every = crate::time::shorten(EVENTS_EVERY, self.clock.speed());
+        if self.events_at.is_none_or(|at| now >= at + every) {
+            self.events_at = Some(now);
+            // They only explain: a cluster that does not give them fails nothing.
+            self.happened = self.executor.happened(&objects, &mut self.baseline).await.unwrap_or_default();
         }
+        let said = self.executor.said(&objects).into_iter();
+        readings.evidence = said.chain(self.happened.iter().cloned()).collect();
         readings
     }
 
@@ -109,16 +116,6 @@ impl Observer {
             let subscribe = || self.executor.subscribe(&object, self.bell.clone());
             self.subscriptions.entry(object.clone()).or_insert_with(subscribe);
         }
-    }
-
-    /// Evidence only explains: a cluster that does not give it fails nothing.
-    async fn evidence(&mut self, readings: &Readings) -> Vec<String> {
-        let values = readings.values.values().flat_map(|value| match value.as_ref() {
-            Value::Array(list) => list.iter().collect(),
-            one => vec![one],
-        });
-        let objects: Vec<&Value> = values.filter(|object| object.is_object()).collect();
-        self.executor.evidence(&objects, &mut self.baseline).await.unwrap_or_default()
     }
 
     /// Waits until it is worth reading again: something changed, somebody pokes, or the beat.
@@ -132,6 +129,15 @@ impl Observer {
             () = self.clock.sleep(beat) => {}
         }
     }
+}
+
+/// Every object that was read, those of lists included.
+fn objects_in(readings: &Readings) -> Vec<&Value> {
+    let values = readings.values.values().flat_map(|value| match value.as_ref() {
+        Value::Array(list) => list.iter().collect(),
+        one => vec![one],
+    });
+    values.filter(|object| object.is_object()).collect()
 }
 
 /// True for a failure to read that may pass.

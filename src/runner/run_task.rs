@@ -226,6 +226,7 @@ impl RunTask {
     /// The same at a moment that is past: what belongs to events that were decided then.
     pub(super) fn advance_at(&mut self, mut command: Command, at: Timestamp) -> Result<(), Error> {
         crate::runner::masking::mask(&mut command, self.shared.executor.secrets());
+        crate::runner::explain::explain(&mut command, &self.shared.knowledge);
         let events = engine::decide::advance(&self.plan, &mut self.run, command, at)?;
         self.unsaved.extend(events);
         Ok(())

@@ -38,6 +38,9 @@ impl Host {
         for (name, value) in inputs.as_object_mut().into_iter().flatten().filter(|(name, _)| is_secret(name))
         {
             let Value::String(reference) = value else { continue };
+            if reference.is_empty() {
+                continue;
+            }
             if let Some(literal) = literal_secret(reference) {
                 *reference = secrets.seal_literal(literal).map_err(Error::Refused)?;
             }

@@ -18,6 +18,7 @@ use windrow::failpoint::VARIABLE;
 use windrow::sim;
 use windrow::time::SystemClock;
 
+use super::harness::LIBRARY;
 use super::harness::SURVEY;
 use super::harness::Scene;
 use super::harness::Spot;
@@ -79,11 +80,17 @@ impl<'a> Bench<'a> {
         command
     }
 
-    /// The one run of this state directory.
+    /// The one run of this state directory that somebody started.
     fn run(&self) -> Value {
+        self.run_of(self.scene.workflow.as_str())
+    }
+
+    /// The run of a workflow.
+    fn run_of(&self, workflow: &str) -> Value {
         let output = self.windrow().args(["runs", "--output", "json"]).output().unwrap();
         let runs: Value = serde_json::from_slice(&output.stdout).unwrap();
-        runs[0].clone()
+        let found = runs.as_array().unwrap().iter().find(|line| line["workflow"] == workflow);
+        found.cloned().unwrap_or_default()
     }
 
     fn show(&self) -> Value {
@@ -94,7 +101,12 @@ impl<'a> Bench<'a> {
 
     /// The events of the one run.
     fn journal(&self) -> Vec<Value> {
-        let Some(run) = self.run()["run"].as_str().map(str::to_owned) else { return vec![] };
+        self.journal_of(&self.run())
+    }
+
+    /// The events of a run of the list.
+    fn journal_of(&self, line: &Value) -> Vec<Value> {
+        let Some(run) = line["run"].as_str().map(str::to_owned) else { return vec![] };
         let output = self.windrow().args(["show", &run, "--events", "--output", "json"]).output().unwrap();
         let view: Value = serde_json::from_slice(&output.stdout).unwrap();
         view["events"].as_array().unwrap().clone()
@@ -182,6 +194,61 @@ fn dies_at(scene: &Scene, spot: &Spot, place: Place, expected: &Outcome) {
     assert!(died.status.code().is_none(), "{what} is not reached: {}", String::from_utf8_lossy(&died.stderr));
     assert_eq!(bench.finish(), 0, "{what}");
     assert_same(&bench.outcome(), expected, &what);
+}
+
+/// The deadlines of the waits in a journal, and of which unit.
+fn deadlines(journal: &[Value]) -> Vec<Value> {
+    let started = journal.iter().map(|event| event["event"]["wait_started"].clone());
+    started.filter(|started| !started.is_null()).collect()
+}
+
+impl Bench<'_> {
+    /// uid and phase of the DataVolume that is imported, once it is there.
+    fn import(&self) -> Option<(String, String)> {
+        let objects = self.cluster.objects();
+        let found = objects.iter().map(|(_, object)| object).find(|object| object["kind"] == "DataVolume")?;
+        let text =
+            |pointer: &str| found.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        Some((text("/metadata/uid"), text("/status/phase")))
+    }
+
+    /// Waits for a phase of the import; the uid of the DataVolume.
+    fn imports_in(&self, wanted: &str) -> String {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let mut beat = tokio::time::interval(Duration::from_millis(10));
+            for _ in 0..6_000 {
+                beat.tick().await;
+                if let Some((uid, _)) = self.import().filter(|(_, phase)| phase == wanted) {
+                    return uid;
+                }
+            }
+            panic!("{}: the import is {:?}, not {wanted}", self.scene, self.import());
+        })
+    }
+}
+
+#[test]
+fn an_import_goes_on_being_watched_after_a_kill_with_its_deadline_and_is_not_begun_again() {
+    let workflow = LIBRARY.get("image-import").unwrap();
+    let scene = Scene::new(&workflow.name, &workflow.rehearsals[0]);
+    let bench = Bench::new(&scene);
+    let mut child = bench.start().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let imported = bench.imports_in("ImportInProgress");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let watched = bench.journal_of(&bench.run_of("import-diagnose"));
+    assert_eq!(deadlines(&watched).len(), 1, "it was killed while it waited: {watched:#?}");
+
+    assert_eq!(bench.finish(), 0, "{scene}");
+    let after = bench.journal_of(&bench.run_of("import-diagnose"));
+    assert!(after.starts_with(&watched) && after.len() > watched.len(), "the same run has gone on");
+    assert_eq!(deadlines(&after), deadlines(&watched), "the wait is the one that began before");
+    assert_eq!(bench.import(), Some((imported, "Succeeded".to_owned())), "the same DataVolume");
+    let audit = bench.cluster.audit();
+    let made: Vec<_> = audit.iter().filter(|entry| entry.manager.starts_with("windrow-")).collect();
+    assert_eq!(made.len(), 1, "one write, the creation: {made:#?}");
+    assert_eq!((made[0].verb, &*made[0].name), ("create", "os"));
 }
 
 /// Runs that are killed at the same time.

@@ -10,6 +10,7 @@ mod docs;
 mod evidence;
 mod harness;
 mod hosting;
+mod knowledge;
 mod language;
 mod layering;
 mod observe;

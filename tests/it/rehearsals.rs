@@ -12,6 +12,7 @@ use windrow::definition::model::Rehearsal;
 use windrow::definition::template::Piece;
 use windrow::definition::template::Template;
 use windrow::rehearsal::Judgement;
+use windrow::rehearsal::Stage;
 
 use crate::harness::in_parallel;
 use crate::harness::workers;
@@ -20,9 +21,13 @@ use crate::support::stage;
 /// How long a run may take by its own clock; the longest shipped case takes less than an hour.
 const LIMIT: Duration = Duration::from_hours(2);
 
+/// Runs one case on a cluster of its own.
+pub(super) async fn rehearse(library: &Arc<Library>, workflow: &str, case: &Rehearsal) -> (Value, Judgement) {
+    rehearse_on(&stage(library, case).await, workflow, case).await
+}
+
 /// Runs one case to its end, or until it needs a person.
-async fn rehearse(library: &Arc<Library>, workflow: &str, case: &Rehearsal) -> (Value, Judgement) {
-    let stage = stage(library, case).await;
+pub(super) async fn rehearse_on(stage: &Stage, workflow: &str, case: &Rehearsal) -> (Value, Judgement) {
     let run = stage.start(workflow, case).await.unwrap();
     let mut last = Value::Null;
     let end = tokio::time::timeout(LIMIT, stage.attend(run, case, |view| last = view.clone())).await;

@@ -15,7 +15,18 @@ fn every_shipped_workflow_validates_without_errors_and_warnings() {
         library.diagnostics().iter().map(|diagnostic| diagnostic.render(library.sources(), false)).collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
     let names: Vec<&str> = library.workflows().map(|workflow| workflow.name.as_str()).collect();
-    let shipped = ["platform-gate", "vm-force-restart", "vm-force-stop", "vm-restart", "vm-start", "vm-stop"];
+    let shipped = [
+        "disk-spec-check",
+        "image-import",
+        "import-diagnose",
+        "platform-gate",
+        "vm-create",
+        "vm-force-restart",
+        "vm-force-stop",
+        "vm-restart",
+        "vm-start",
+        "vm-stop",
+    ];
     assert_eq!(names, shipped);
 }
 

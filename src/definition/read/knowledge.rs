@@ -21,6 +21,7 @@ use crate::definition::read::build::texts;
 use crate::definition::read::check::check;
 use crate::definition::report::Report;
 use crate::definition::shape::Shape;
+use crate::failure::Explanation;
 
 /// The entries of a knowledge file, each tried on its own examples, and its relations.
 pub(in crate::definition) fn read_knowledge(report: &mut Report, root: &Node) -> (Vec<Entry>, Vec<Relation>) {
@@ -42,8 +43,7 @@ impl Builder<'_> {
         let entry = Entry {
             name: text(node, "name")?.to_owned(),
             signature: self.signature(node)?,
-            cause: bilingual(node, "cause")?,
-            remedy: bilingual(node, "remedy")?,
+            explanation: Explanation { cause: bilingual(node, "cause")?, remedy: bilingual(node, "remedy")? },
             class,
             priority: node.get("priority").and_then(as_int).unwrap_or(0),
             source: text(node, "source")?.to_owned(),

@@ -148,7 +148,7 @@ impl<'a> Judge<'a> {
             }
             Outcome::Retry => {
                 let failure = Failure::retryable(codes::VERDICT, applying.message.en.clone());
-                vec![self.verdict_failed(applying, Outcome::Retry, failure)]
+                vec![self.verdict_failed(applying, Outcome::Retry, self.explained(failure))]
             }
             Outcome::Ask if self.wait.quiet && self.case.now < self.wait.deadline => vec![],
             Outcome::Ask => self.ask(applying),
@@ -220,7 +220,7 @@ impl<'a> Judge<'a> {
     }
 
     fn ask(&self, applying: &Applying<'_>) -> Vec<Event> {
-        let message = applying.message.clone();
+        let message = self.asking(applying.message.clone());
         let ask = self.case.ask(self.part, Some(self.unit), AskReason::Verdict, message);
         vec![self.reached(applying, Outcome::Ask), ask]
     }
@@ -238,7 +238,7 @@ impl<'a> Judge<'a> {
         let en = format!("{} made no progress for {seconds} s: {}", self.unit, self.report.reason);
         if self.rules.stall_asks {
             let zh = Some(format!("{} 已有 {seconds} 秒没有进展:{}", self.unit, self.report.reason));
-            let message = Bilingual { en, zh };
+            let message = self.asking(Bilingual { en, zh });
             return Some(self.case.ask(self.part, Some(self.unit), AskReason::Stalled, message));
         }
         Some(self.failed(codes::STALLED, self.repeatable(codes::WAIT_STALLED, &en), None))
@@ -248,7 +248,23 @@ impl<'a> Judge<'a> {
     fn repeatable(&self, code: &str, text: &str) -> Failure {
         let repeats = self.part.step.retry.wait;
         let class = if repeats { FailureClass::Retryable } else { FailureClass::Permanent };
-        Failure::new(class, code, text)
+        self.explained(Failure::new(class, code, text))
+    }
+
+    /// With what the evidence is known to mean.
+    fn explained(&self, failure: Failure) -> Failure {
+        failure.explained(self.report.hint.as_ref())
+    }
+
+    /// A question, with what the evidence is known to mean.
+    fn asking(&self, message: Bilingual) -> Bilingual {
+        let Some(hint) = &self.report.hint else { return message };
+        let zh = [message.zh, hint.cause.zh.clone(), hint.remedy.zh.clone()];
+        let zh: Option<Vec<String>> = zh.into_iter().collect();
+        Bilingual {
+            en: [message.en.as_str(), &hint.cause.en, &hint.remedy.en].join("; "),
+            zh: zh.map(|parts| parts.join("；")),
+        }
     }
 
     fn verdict(&self, applying: &Applying<'_>, outcome: Outcome, failure: Option<Failure>) -> VerdictReached {

@@ -14,6 +14,7 @@ use crate::engine::command::WaitReport;
 use crate::engine::event::AttemptEnd;
 use crate::engine::state::RunStatus;
 use crate::engine::testing::*;
+use crate::failure::Explanation;
 use crate::failure::Failure;
 
 const WAIT: &str = "[steps.a.wait]\nuntil = 'object != null'\n\
@@ -494,6 +495,28 @@ fn a_known_failure_that_is_permanent_ends_the_wait_at_once_with_its_remedy() {
     );
     let (_, finished) = run.run.finished.as_ref().expect("it is over");
     assert_eq!(finished.failure.as_ref(), Some(&failure));
+}
+
+#[test]
+fn whatever_ends_a_wait_is_told_with_what_the_evidence_means() {
+    let hint = Explanation { cause: text("the source is down"), remedy: text("take another") };
+    let wait = WAIT.to_owned() + "fail_if = 'object == null'\n";
+    let late = Duration::from_mins(3);
+    for (report, code) in [(applies(0), "fail-if"), (not_yet(), "wait-timeout")] {
+        let report = WaitReport { hint: Some(hint.clone()), ..report };
+        let mut run = Driver::new(&step("a", &[], &wait));
+        run.on("watch a", &[Reply::Report(report.clone()), Reply::Report(report)]).settle();
+        if run.run.finished.is_none() {
+            run.wait(late).go();
+        }
+        let (_, finished) = run.run.finished.as_ref().expect("it is over");
+        let failure = finished.failure.as_ref().expect("it failed");
+        assert_eq!(failure.code, code);
+        assert_eq!(
+            (&failure.cause, &failure.remedy),
+            (&Some(hint.cause.clone()), &Some(hint.remedy.clone()))
+        );
+    }
 }
 
 #[test]

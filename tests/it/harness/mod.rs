@@ -13,6 +13,7 @@ mod world;
 
 use windrow::engine::state::RunStatus;
 
+pub(crate) use self::play::LIBRARY;
 pub(crate) use self::play::Scene;
 pub(crate) use self::play::in_parallel;
 pub(crate) use self::play::workers;

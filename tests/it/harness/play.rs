@@ -75,7 +75,7 @@ pub(crate) struct Ending {
 }
 
 impl Scene {
-    pub(super) fn new(workflow: &WorkflowName, case: &Rehearsal) -> Self {
+    pub(crate) fn new(workflow: &WorkflowName, case: &Rehearsal) -> Self {
         let plan = plan::from_library(&LIBRARY, workflow).unwrap();
         Self { workflow: workflow.clone(), case: case.clone(), sabotages: vec![], plan }
     }

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::sim::controller::cdi;
 use crate::sim::controller::cdi::Source;
+use crate::sim::controller::longhorn::bytes;
 use crate::sim::controller::node;
 use crate::sim::controller::turn::Turn;
 use crate::sim::fault::IMPORT_404;
@@ -42,11 +43,16 @@ const SOURCE: &str = "cdi.kubevirt.io/storage.import.source";
 /// The first and the last number that an import shows (manual §3.2: 2.5 % to 99.6 %).
 const FIRST: f64 = 2.5;
 const LAST: f64 = 99.62;
+/// In how many steps progress shows: each is a change that controllers react to.
+const STEPS: u32 = 20;
 /// Where a stalled import stands.
 const STALLED: f64 = 45.2;
-/// How long a blank disk takes, and a copy from elsewhere.
+/// How long a blank disk takes.
 const BLANK_TAKES: Duration = Duration::from_secs(3);
+/// How long a copy from elsewhere takes, if the disk is no larger than [`COPIED`]; a larger one takes longer.
 const COPY_TAKES: Duration = Duration::from_secs(40);
+/// How many bytes are copied in [`COPY_TAKES`].
+const COPIED: u64 = 10 << 30;
 /// The first pause before a container is restarted; it doubles, up to the longest.
 const BACK_OFF: Duration = Duration::from_secs(10);
 const BACK_OFF_MAX: Duration = Duration::from_mins(5);
@@ -128,7 +134,11 @@ impl Course {
         match mishap {
             Some(mishap) => Self { takes: mishap.takes, ends: mishap.ends },
             None if kind == "blank" => Self { takes: BLANK_TAKES, ends: End::Done },
-            None => Self { takes: COPY_TAKES, ends: End::Done },
+            None => {
+                let size = bytes(text(claim, "/spec/resources/requests/storage"));
+                let parts = u32::try_from(size.div_ceil(COPIED)).unwrap_or(u32::MAX).max(1);
+                Self { takes: COPY_TAKES.saturating_mul(parts), ends: End::Done }
+            }
         }
     }
 }
@@ -208,6 +218,11 @@ fn scratch_claim(name: &str, prime: &Value) -> Value {
     })
 }
 
+/// How often it is worth asking the pod how far it is: a large copy has no news every second.
+pub(super) fn news_every(turn: &Turn<'_>, pod: &Value, claim: &Value) -> Duration {
+    Course::of(turn, pod, claim).takes / STEPS
+}
+
 /// How far the pod is, as its metrics tell; none if nobody answers.
 pub(super) fn progress(turn: &Turn<'_>, pod: &Value, claim: &Value) -> Option<String> {
     let container = items(pod, "/status/containerStatuses").first()?;
@@ -215,6 +230,7 @@ pub(super) fn progress(turn: &Turn<'_>, pod: &Value, claim: &Value) -> Option<St
     let course = Course::of(turn, pod, claim);
     let whole = shorten(course.takes, turn.context.speed).as_secs_f64();
     let part = (turn.now().since(since).as_secs_f64() / whole).min(1.0);
+    let part = (part * f64::from(STEPS)).round() / f64::from(STEPS);
     let reached = FIRST + part * (LAST - FIRST);
     let reached = if matches!(course.ends, End::Never) { reached.min(STALLED) } else { reached };
     Some(format!("{reached:.2}%"))

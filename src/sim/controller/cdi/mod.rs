@@ -37,7 +37,12 @@ const GROUP: &str = "cdi.kubevirt.io";
 
 /// CDI's controllers, and what runs in its pods.
 pub(super) fn all() -> Vec<Arc<dyn Controller>> {
-    vec![Arc::new(datavolume::DataVolumes), Arc::new(populator::Populators), Arc::new(importer::Workers)]
+    vec![
+        Arc::new(datavolume::DataVolumes),
+        Arc::new(populator::Populators),
+        Arc::new(populator::Abandoned),
+        Arc::new(importer::Workers),
+    ]
 }
 
 /// Where the data of a DataVolume comes from.

@@ -24,8 +24,10 @@ use crate::sim::object::condition;
 use crate::sim::object::deleting;
 use crate::sim::object::is_true;
 use crate::sim::object::items;
+use crate::sim::object::key_of;
 use crate::sim::object::label;
 use crate::sim::object::name;
+use crate::sim::object::namespace;
 use crate::sim::object::owned_by;
 use crate::sim::object::owner;
 use crate::sim::object::text;
@@ -35,7 +37,7 @@ use crate::sim::world::Controller;
 use crate::sim::world::Key;
 use crate::sim::world::Reconciled;
 
-/// How often the pod is asked how far it is.
+/// How often the pod is asked how far it is, at most.
 const ASK: Duration = Duration::from_secs(2);
 
 /// True for a claim that a populator fills: no provisioner makes a volume for it.
@@ -84,6 +86,39 @@ impl Controller for Populators {
             (Some(source), Some(prime)) => fill(&mut turn, key, &target, &prime_key, &prime, &source),
             (Some(source), None) => turn.create(CLAIMS, prime_for(&target, &prime_key, &source)),
             (None, _) => turn.again_after(ASK),
+        }
+        turn.end()
+    }
+}
+
+/// The other end of a prime claim: it was deleted with its target. CDI takes its pods away, which would hold it for ever
+/// (CDI pkg/controller/import-controller.go; domain.md §2.2).
+pub(super) struct Abandoned;
+
+impl Controller for Abandoned {
+    fn name(&self) -> &'static str {
+        "cdi-deployment"
+    }
+
+    fn lag(&self) -> Duration {
+        Duration::from_millis(300)
+    }
+
+    fn concerns(&self, changed: &Key, object: &Value) -> Option<Key> {
+        let is_prime = changed.resource == CLAIMS && owner(object, "PersistentVolumeClaim").is_some();
+        (is_prime && deleting(object)).then(|| changed.clone())
+    }
+
+    fn reconcile(&self, context: &Context<'_>, key: &Key) -> Reconciled {
+        let mut turn = Turn::new(context, "populator-controller");
+        let Some(prime) = context.view.get(key) else { return turn.end() };
+        let reader = format!("{}-source-pod", uid(&prime));
+        let mounts = |pod: &Value| claims(pod, "/spec/volumes").any(|claim| claim == &*key.name);
+        for pod in context.view.list(PODS, None) {
+            let is_own = name(&pod) == reader || namespace(&pod) == &*key.namespace && mounts(&pod);
+            if is_own && label(&pod, "app") == Some(cdi::APP) && !deleting(&pod) {
+                turn.delete(&key_of(PODS, &pod));
+            }
         }
         turn.end()
     }
@@ -170,7 +205,7 @@ fn fill(turn: &mut Turn<'_>, key: &Key, target: &Value, prime_key: &Key, prime: 
             if text(&pod, "/status/phase") == "Succeeded" {
                 rebind(turn, key, target, prime, source);
             } else {
-                turn.again_after(ASK);
+                turn.again_after(ASK.max(importer::news_every(turn, &pod, prime)));
             }
         }
     }
