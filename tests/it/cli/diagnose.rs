@@ -2,6 +2,10 @@
 
 use std::process::Stdio;
 
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::Api;
+use kube::api::ObjectMeta;
+use kube::api::PostParams;
 use tokio::io::AsyncBufReadExt as _;
 use tokio::io::BufReader;
 use tokio::process::Child;
@@ -9,6 +13,7 @@ use tokio::process::Child;
 use super::site::Site;
 use super::site::said;
 use super::site::until;
+use crate::support::controlplane::ControlPlane;
 
 const LOST: &str = "
 apiVersion: v1
@@ -84,4 +89,29 @@ async fn what_cannot_be_diagnosed_is_said() {
         assert!(said.err.contains(words), "{words} in {}", said.err);
     }
     site.expect(6, &["diagnose", "vm", "default/demo", "--kubeconfig", "none"]).await;
+}
+
+/// All kinds in one answer, objects of kinds that the server does not know, events: as a real server tells them.
+#[test]
+fn a_real_api_server_is_understood() {
+    let Some(plane) = ControlPlane::shared() else { return };
+    let kubeconfig = plane.kubeconfig();
+    let kubeconfig = kubeconfig.to_str().unwrap();
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+        let site = Site::new();
+        let metadata = ObjectMeta { name: Some("diagnosed".to_owned()), ..ObjectMeta::default() };
+        let map = ConfigMap { metadata, ..ConfigMap::default() };
+        Api::namespaced(plane.admin().await, "default").create(&PostParams::default(), &map).await.unwrap();
+        for (kind, object) in
+            [("configmap", "default/diagnosed"), ("cm", "default/diagnosed"), ("Namespace", "kube-system")]
+        {
+            let args = ["diagnose", kind, object, "--kubeconfig", kubeconfig, "--output", "json"];
+            let json = site.expect(0, &args).await.json();
+            assert_eq!(json["missing"], serde_json::json!([]), "{json:#}");
+            assert_eq!(json["looked_at"].as_array().map(Vec::len), Some(1), "{json:#}");
+        }
+        let args = ["diagnose", "confgmap", "default/diagnosed", "--kubeconfig", kubeconfig];
+        let said = site.expect(2, &args).await;
+        assert!(said.err.contains("did you mean `configmap`"), "{}", said.err);
+    });
 }
