@@ -4,8 +4,13 @@ use std::process::Stdio;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
+use kube::api::DynamicObject;
 use kube::api::ObjectMeta;
 use kube::api::PostParams;
+use kube::config::Kubeconfig;
+use kube::core::ApiResource;
+use kube::core::GroupVersionKind;
+use serde_json::json;
 use tokio::io::AsyncBufReadExt as _;
 use tokio::io::BufReader;
 use tokio::process::Child;
@@ -14,6 +19,7 @@ use super::site::Site;
 use super::site::said;
 use super::site::until;
 use crate::support::controlplane::ControlPlane;
+use crate::support::controlplane::client_of;
 
 const LOST: &str = "
 apiVersion: v1
@@ -25,10 +31,10 @@ spec:
 ";
 
 /// A cluster with a pod that no node can take. It ends with the test.
-async fn cluster(site: &Site) -> Child {
+async fn cluster(site: &Site, further: &[&str]) -> Child {
     site.write("lost.yaml", LOST);
     let args = ["sim", "--kubeconfig-out", "kubeconfig", "--fixture", "lost.yaml", "--speed", "20"];
-    let mut child = site.command(&args).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = site.command(&[&args[..], further].concat()).stdout(Stdio::piped()).spawn().unwrap();
     BufReader::new(child.stdout.take().unwrap()).lines().next_line().await.unwrap().unwrap();
     child
 }
@@ -36,7 +42,7 @@ async fn cluster(site: &Site) -> Child {
 #[tokio::test(flavor = "multi_thread")]
 async fn trouble_that_is_known_comes_with_cause_and_remedy() {
     let site = Site::new();
-    let _cluster = cluster(&site).await;
+    let _cluster = cluster(&site, &[]).await;
     let args = ["diagnose", "pod", "default/lost", "--kubeconfig", "kubeconfig"];
     let found = until("the scheduler's verdict", async || {
         let found = site.windrow(&args).await;
@@ -50,13 +56,43 @@ async fn trouble_that_is_known_comes_with_cause_and_remedy() {
     assert!(chinese.out.contains("原因:") && chinese.out.contains("处置:"), "{}", chinese.out);
     let json = site.expect(8, &[&args[..], &["--output", "json"]].concat()).await.json();
     assert_eq!(json["findings"][0]["entry"], "node-selector", "{json:#}");
-    assert_eq!(json["missing"], serde_json::json!([]), "{json:#}");
+    assert_eq!(json["missing"], json!([]), "{json:#}");
+}
+
+/// The DataVolume itself only says that something failed: the container of a pod behind two claims says what.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_that_fails_is_explained_by_what_works_for_it() {
+    let site = Site::new();
+    let _cluster = cluster(&site, &["--fault", "import-permission-denied"]).await;
+    let kubeconfig = std::fs::read_to_string(site.path("kubeconfig")).unwrap();
+    let client = client_of(Kubeconfig::from_yaml(&kubeconfig).unwrap()).await;
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("cdi.kubevirt.io", "v1beta1", "DataVolume"));
+    let volumes: Api<DynamicObject> = Api::default_namespaced_with(client, &kind);
+    let spec = json!({
+        "source": { "http": { "url": "https://mirror.example/os.img" } },
+        "pvc": { "accessModes": ["ReadWriteMany"], "volumeMode": "Block", "storageClassName": "harvester-longhorn",
+                 "resources": { "requests": { "storage": "1Gi" } } },
+    });
+    let volume = DynamicObject::new("imported", &kind).data(json!({ "spec": spec }));
+    volumes.create(&PostParams::default(), &volume).await.unwrap();
+    let args = ["diagnose", "dv", "imported", "--kubeconfig", "kubeconfig", "--output", "json"];
+    let found = until("the first failure", async || {
+        let found = site.windrow(&args).await;
+        (found.code == 8).then(|| found.json()["findings"][0].clone())
+    })
+    .await;
+    assert_eq!(
+        (&found["entry"], &found["class"]),
+        (&json!("import-block-device-denied"), &json!("permanent"))
+    );
+    assert!(found["object"].as_str().unwrap().starts_with("Pod default/importer-prime-"), "{found:#}");
+    assert!(found["remedy"]["zh"].is_string(), "{found:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vm_is_looked_at_with_all_that_belongs_to_it() {
     let site = Site::new();
-    let _cluster = cluster(&site).await;
+    let _cluster = cluster(&site, &[]).await;
     for kind in ["vm", "VirtualMachine", "virtualmachines.kubevirt.io"] {
         let args = ["diagnose", kind, "demo", "--kubeconfig", "kubeconfig", "--output", "json"];
         let json = site.expect(0, &args).await.json();
@@ -71,14 +107,14 @@ async fn a_vm_is_looked_at_with_all_that_belongs_to_it() {
         ] {
             assert!(looked_at.contains(name), "{name} in {looked_at}");
         }
-        assert_eq!(json["findings"], serde_json::json!([]));
+        assert_eq!(json["findings"], json!([]));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_diagnosed_is_said() {
     let site = Site::new();
-    let _cluster = cluster(&site).await;
+    let _cluster = cluster(&site, &[]).await;
     for (kind, object, words) in [
         ("virtualmachin", "default/demo", "did you mean"),
         ("vm", "default/nobody", "VirtualMachine default/nobody does not exist"),
@@ -107,7 +143,7 @@ fn a_real_api_server_is_understood() {
         {
             let args = ["diagnose", kind, object, "--kubeconfig", kubeconfig, "--output", "json"];
             let json = site.expect(0, &args).await.json();
-            assert_eq!(json["missing"], serde_json::json!([]), "{json:#}");
+            assert_eq!(json["missing"], json!([]), "{json:#}");
             assert_eq!(json["looked_at"].as_array().map(Vec::len), Some(1), "{json:#}");
         }
         let args = ["diagnose", "confgmap", "default/diagnosed", "--kubeconfig", kubeconfig];
