@@ -35,8 +35,9 @@ use crate::time::Timestamp;
 
 /// How long the cluster has been running when it is first seen: half of it is enough for a VM to boot.
 const PAST: Duration = Duration::from_mins(2);
-/// How much longer it has been running if it is in trouble already: enough to import a disk, or to fail repeatedly.
-const TROUBLED_PAST: Duration = Duration::from_mins(2);
+/// How much longer it has been running if it is in trouble already: until the platform has done all that it does about a
+/// dead node by itself (domain.md §4.4).
+const TROUBLED_PAST: Duration = Duration::from_mins(8);
 /// Faults that were always there before the cluster is first seen; others begin with it, unless it is said.
 const OLD_FAULTS: [Fault; 2] = [PROVISION_FAILS, STOP_HANGS];
 /// What is on the demo's disk.

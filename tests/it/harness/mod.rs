@@ -57,6 +57,12 @@ fn broken_promises(act: &Act, calm: &Act) -> Vec<String> {
     if ending.status == RunStatus::Succeeded && is_tolerated {
         return broken.into_iter().chain(ending.differs_from(&calm.ending)).collect();
     }
+    // A failure at the very end changes no outcome and leaves a debt (E14).
+    let is_final = scene.plan.workflow.finally.iter().any(|step| step.name == spot.block.step);
+    if ending.status == RunStatus::Succeeded && is_final {
+        broken.extend((ending.debts == 0).then(|| "it has no debt".to_owned()));
+        return broken;
+    }
     let is_written = !ending.writes.is_empty();
     let is_committed = is_written && scene.is_committed(&ending.log);
     let promised = match ending.status {

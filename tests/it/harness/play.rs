@@ -66,6 +66,8 @@ pub(crate) struct Ending {
     pub(super) log: Log,
     /// What the run says that it left.
     pub(super) left: Vec<String>,
+    /// How many debts it has made.
+    pub(super) debts: usize,
     /// What differs from before (R5).
     pub(super) differences: Vec<String>,
     pub(super) objects: Vec<Value>,
@@ -128,6 +130,7 @@ impl Scene {
             status: state.status(),
             log: world.log().clone(),
             left: state.finished.iter().flat_map(|(_, finished)| finished.left.clone()).collect(),
+            debts: state.debts.len(),
             differences: differences_except(&before, &objects, MARKS),
             objects,
             writes: world.writes(),
@@ -141,14 +144,15 @@ impl Scene {
         // It may die before it can answer.
         let (host, start) = (process.host.clone(), self.start(world));
         drop(tokio::spawn(async move { host.start(start).await.unwrap() }));
-        let mut held = self.rest(&process, world).await;
-        if process.is_dead() {
-            process = Process::start(world, LIBRARY.knowledge(), None);
-            process.host.adopt_all().unwrap();
-            held = self.rest(&process, world).await;
-        }
         let mut undo_fails = self.sabotages.iter().any(|sabotage| sabotage.spot.is_undo());
-        while let Some(run) = held {
+        loop {
+            let held = self.rest(&process, world).await;
+            if process.is_dead() {
+                process = Process::start(world, LIBRARY.knowledge(), None);
+                process.host.adopt_all().unwrap();
+                continue;
+            }
+            let Some(run) = held else { break };
             let (_, state) = process.host.load(run).unwrap();
             let choice = match state.asks[0].reason {
                 AskReason::FailedUndo if undo_fails => {
@@ -162,8 +166,10 @@ impl Scene {
                 _ => break,
             };
             let answer = Command::Answer { unit: None, choice, by: person(), reason: None };
-            process.host.command(run, answer).await.unwrap();
-            held = self.rest(&process, world).await;
+            tokio::select! {
+                answered = process.host.command(run, answer) => answered.unwrap(),
+                () = process.death() => {}
+            }
         }
         assert!(!undo_fails, "{self}: the undo did not fail\n{}", world.story());
         process

@@ -63,6 +63,14 @@ impl Process {
         self.store.is_dead()
     }
 
+    /// Until the process is dead.
+    pub(super) async fn death(&self) {
+        let mut news = self.store.world.news.subscribe();
+        while !self.is_dead() {
+            news.changed().await.unwrap();
+        }
+    }
+
     /// Until the run is over, or a run waits for a person: that run; or until the process is dead.
     pub(super) async fn rest(&self) -> Option<RunId> {
         let world = &self.store.world;
