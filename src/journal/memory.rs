@@ -56,11 +56,11 @@ impl MemoryStore {
 }
 
 impl Content {
-    fn append(&mut self, append: Append) -> Result<Seq, Error> {
-        store::admit(&append)?;
+    fn append(&mut self, append: &Append) -> Result<Seq, Error> {
+        store::admit(append)?;
         // By way of its bytes, so that a test replays exactly what a disk would give back.
         let Body { at, events } = Draft::new(append.at, &append.events)?.reread()?;
-        let Append { run, expected, summary, .. } = append;
+        let Append { run, expected, summary, .. } = append.clone();
         let found = Seq(self.journals.get(&run).map_or(0, Vec::len) as u64);
         if found != expected {
             return Err(Error::Conflict { run, expected, found });
@@ -112,7 +112,7 @@ fn ready<T: Send + 'static>(answer: Result<T, Error>) -> Pending<'static, T> {
 }
 
 impl Store for MemoryStore {
-    fn append(&self, append: Append) -> Pending<'_, Seq> {
+    fn append<'a>(&'a self, append: &'a Append) -> Pending<'a, Seq> {
         Box::pin(async move { self.content().append(append) })
     }
 

@@ -267,10 +267,10 @@ pub(super) fn create(disk: &Disk, options: &Options) -> Result<(Head, Settled), 
 }
 
 impl Store for SledStore {
-    fn append(&self, append: Append) -> Pending<'_, Seq> {
+    fn append<'a>(&'a self, append: &'a Append) -> Pending<'a, Seq> {
         // Encoded here, not on the committer's thread, which everybody waits for.
-        let draft = store::admit(&append).and_then(|()| Draft::new(append.at, &append.events));
-        let Append { run, expected, at, summary, .. } = append;
+        let draft = store::admit(append).and_then(|()| Draft::new(append.at, &append.events));
+        let (run, expected, at, summary) = (append.run, append.expected, append.at, append.summary.clone());
         Box::pin(async move { self.ask(Work::Append { run, expected, at, draft: draft?, summary }).await })
     }
 

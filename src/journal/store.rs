@@ -99,7 +99,7 @@ pub trait Store: Send + Sync {
     /// [`Error::Unusable`] they may turn out to be: read the run again before going on with it.
     ///
     /// The first append of a run carries its summary.
-    fn append(&self, append: Append) -> Pending<'_, Seq>;
+    fn append<'a>(&'a self, append: &'a Append) -> Pending<'a, Seq>;
 
     /// A run's events in order.
     ///

@@ -489,9 +489,9 @@ impl Shared {
 
     /// Makes events durable. While the disk is full a run waits for room: what was decided must not be lost. A new one
     /// is refused (S3).
-    pub(super) async fn append(&self, append: Append) -> Result<Seq, store::Error> {
+    pub(super) async fn append(&self, append: &Append) -> Result<Seq, store::Error> {
         loop {
-            match self.store.append(append.clone()).await {
+            match self.store.append(append).await {
                 Err(store::Error::Full) if append.expected > Seq(0) => {
                     tracing::warn!(run = %append.run, "the disk is full; waiting for room");
                     self.clock.sleep(FULL_BEAT).await;

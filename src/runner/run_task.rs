@@ -322,21 +322,20 @@ impl RunTask {
             self.unsaved.splice(0..0, decided);
             let idle_at = (idle && self.cluster_checked).then(|| self.shared.clock.now());
             let summary = crate::runner::index::line(&self.plan, &self.run, idle_at);
-            let events = std::mem::take(&mut self.unsaved);
             let append = Append {
                 run: self.run.id,
                 expected: self.durable,
                 at: self.run.updated_at,
-                events: events.clone(),
+                events: std::mem::take(&mut self.unsaved),
                 summary: (self.summary.as_ref() != Some(&summary)).then(|| summary.clone()),
             };
-            let intents = intents(&events);
+            let intents = intents(&append.events);
             let workflow = self.run.created.workflow.as_str();
             intents.iter().for_each(|unit| failpoint::reach(Place::BeforeAppend, workflow, unit));
-            self.durable = self.shared.append(append).await?;
+            self.durable = self.shared.append(&append).await?;
             intents.iter().for_each(|unit| failpoint::reach(Place::AfterAppend, workflow, unit));
             self.summary = Some(summary);
-            self.shared.publish(&self.run, events);
+            self.shared.publish(&self.run, append.events);
         }
         for reply in self.waiting.drain(..) {
             drop(reply.send(Ok(())));

@@ -117,8 +117,9 @@ fn appends(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(writers as u64));
         group.bench_function(BenchmarkId::new("sled", writers), |bencher| {
             bencher.iter(|| {
-                let appends = next.iter().map(|(run, last)| store.append(append(*run, *last)));
-                let done = runtime.block_on(try_join_all(appends)).expect("durable");
+                let appends: Vec<_> = next.iter().map(|(run, last)| append(*run, *last)).collect();
+                let all = try_join_all(appends.iter().map(|append| store.append(append)));
+                let done = runtime.block_on(all).expect("durable");
                 next.iter_mut().zip(done).for_each(|(run, last)| run.1 = last);
             });
         });

@@ -142,7 +142,7 @@ async fn begin_with_refused_definition(store: &MemoryStore) -> RunId {
     };
     let events = vec![Event::Created(Box::new(created))];
     let append = Append { run, expected: Seq(0), at, events, summary: Some(summary) };
-    store.append(append).await.unwrap();
+    store.append(&append).await.unwrap();
     run
 }
 

@@ -59,7 +59,7 @@ async fn record(store: &SledStore, number: u64, status: RunStatus, debts: u32, s
     };
     let events = vec![Event::Created(Box::new(created)), Event::Noted { by, text: side_file.to_owned() }];
     let append = Append { run, expected: Seq(0), at, events, summary: Some(summary) };
-    store.append(append).await.unwrap();
+    store.append(&append).await.unwrap();
     run
 }
 

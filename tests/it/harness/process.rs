@@ -135,7 +135,7 @@ impl Mortal {
         std::future::pending().await
     }
 
-    async fn append_mortally(&self, append: Append) -> Result<Seq, Error> {
+    async fn append_mortally(&self, append: &Append) -> Result<Seq, Error> {
         if self.is_dead() {
             return std::future::pending().await;
         }
@@ -143,15 +143,15 @@ impl Mortal {
         if self.death.is_some_and(|death| events + append.events.len() > death.events) {
             return self.die().await;
         }
-        let seq = self.world.store.append(append.clone()).await?;
-        self.world.note(&append);
+        let seq = self.world.store.append(append).await?;
+        self.world.note(append);
         let dies = self.death.is_some_and(|death| !death.late && self.world.log().events == death.events);
         if dies { self.die().await } else { Ok(seq) }
     }
 }
 
 impl Store for Mortal {
-    fn append(&self, append: Append) -> Pending<'_, Seq> {
+    fn append<'a>(&'a self, append: &'a Append) -> Pending<'a, Seq> {
         Box::pin(self.append_mortally(append))
     }
 

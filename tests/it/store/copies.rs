@@ -36,10 +36,10 @@ use super::support::summary;
 async fn make(dir: &Path) {
     let store = open(dir);
     for n in 1..=4 {
-        store.append(start(run(n))).await.unwrap();
-        store.append(append(run(n), 1, vec![noted("x".repeat(9_000)), noted("y")], None)).await.unwrap();
+        store.append(&start(run(n))).await.unwrap();
+        store.append(&append(run(n), 1, vec![noted("x".repeat(9_000)), noted("y")], None)).await.unwrap();
     }
-    store.append(end(run(2), 3)).await.unwrap();
+    store.append(&end(run(2), 3)).await.unwrap();
     store.put_setting("paused", Some(true.into())).await.unwrap();
     store.put_blob(b"before").unwrap();
 }
@@ -61,7 +61,7 @@ async fn an_imported_export_is_the_same_store() {
     assert_eq!(imported.setting("paused").unwrap(), Some(true.into()));
     let digest = store.put_blob(b"before").unwrap();
     assert_eq!(imported.blob(&digest).unwrap(), b"before");
-    assert_eq!(imported.append(note(run(1), 3, "goes on")).await.unwrap(), Seq(4));
+    assert_eq!(imported.append(&note(run(1), 3, "goes on")).await.unwrap(), Seq(4));
     assert_eq!(imported.check().unwrap().findings, []);
     // An export never overwrites a file.
     assert!(store.export(&file).is_err());
@@ -104,10 +104,10 @@ async fn a_compacted_store_is_the_same_and_smaller() {
     let store = open(dir.path());
     let text = "z".repeat(2_000);
     for n in 100..140 {
-        store.append(start(run(n))).await.unwrap();
+        store.append(&start(run(n))).await.unwrap();
         let notes = (0..20).map(|_| noted(&*text)).collect();
-        store.append(append(run(n), 1, notes, None)).await.unwrap();
-        store.append(end(run(n), 21)).await.unwrap();
+        store.append(&append(run(n), 1, notes, None)).await.unwrap();
+        store.append(&end(run(n), 21)).await.unwrap();
     }
     let keep = Keep { age: Duration::from_hours(1), runs: 1, at_once: usize::MAX };
     store.retain(keep, at(2)).await.unwrap();
@@ -166,7 +166,7 @@ async fn write_the_fixture() {
     let dir = fast_dir();
     let store = open(dir.path());
     for append in fixture() {
-        store.append(append).await.unwrap();
+        store.append(&append).await.unwrap();
     }
     store.put_blob(b"before").unwrap();
     fs::create_dir_all(fixture_path().parent().unwrap()).unwrap();
@@ -178,7 +178,7 @@ async fn write_the_fixture() {
 async fn the_first_format_can_still_be_read() {
     let (dir, expected) = (fast_dir(), MemoryStore::new());
     for append in fixture() {
-        expected.append(append).await.unwrap();
+        expected.append(&append).await.unwrap();
     }
     let report = journal::import(&fixture_path(), dir.path(), at(0), &OPTIONS).unwrap();
     assert_eq!(report.findings, []);

@@ -58,13 +58,13 @@ async fn child_that_appends_until_it_is_killed() {
         tasks.spawn(async move {
             let mut seq = store.read(run(n)).unwrap().len() as u64;
             if seq == 0 {
-                store.append(start(run(n))).await.unwrap();
+                store.append(&start(run(n))).await.unwrap();
                 seq = 1;
             }
             loop {
                 let count = 1 + seq % 3;
                 let events = (0..count).map(|i| noted(text(n, seq + 1 + i))).collect();
-                let last = store.append(append(run(n), seq, events, None)).await.unwrap();
+                let last = store.append(&append(run(n), seq, events, None)).await.unwrap();
                 seq += count;
                 assert_eq!(last, Seq(seq));
                 say(format_args!("{n} {seq}"));

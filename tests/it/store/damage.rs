@@ -29,15 +29,15 @@ use super::support::tamper;
 async fn make(dir: &Path) {
     let store = open(dir);
     for n in 1..=3 {
-        store.append(start(run(n))).await.unwrap();
+        store.append(&start(run(n))).await.unwrap();
         for expected in 1..5 {
             store
-                .append(note(run(n), expected, &format!("{n}/{expected} {}", "x".repeat(300))))
+                .append(&note(run(n), expected, &format!("{n}/{expected} {}", "x".repeat(300))))
                 .await
                 .unwrap();
         }
     }
-    store.append(end(run(2), 5)).await.unwrap();
+    store.append(&end(run(2), 5)).await.unwrap();
     store.put_blob(&[7; 5_000]).unwrap();
 }
 
@@ -73,7 +73,7 @@ async fn one_bad_record_stops_its_run_and_no_other() {
     for n in [2, 3] {
         assert_eq!(events(&store, run(n)).len(), if n == 2 { 6 } else { 5 });
     }
-    store.append(note(run(3), 5, "goes on")).await.unwrap();
+    store.append(&note(run(3), 5, "goes on")).await.unwrap();
     let mut held = store.summary(run(1)).unwrap().unwrap();
     held.status = RunStatus::Held;
     store.put_summary(held.clone()).await.unwrap();
@@ -103,7 +103,7 @@ async fn a_bad_last_record_takes_no_further_events() {
         row[20] ^= 0x80;
         tree.insert(key, row).unwrap();
     });
-    let error = open(dir.path()).append(note(run(1), 5, "x")).await.unwrap_err();
+    let error = open(dir.path()).append(&note(run(1), 5, "x")).await.unwrap_err();
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
 }
 
@@ -125,7 +125,7 @@ async fn a_damaged_journal_goes_on_behind_its_last_good_record_once_its_end_is_p
         assert_eq!(good.len(), after, "run {n}");
         assert_eq!(store.cut(run(n), Seq(after as u64)).await.unwrap(), Seq(after as u64));
         assert_eq!(store.read(run(n)).unwrap().len(), after);
-        store.append(note(run(n), after as u64, "on it goes")).await.unwrap();
+        store.append(&note(run(n), after as u64, "on it goes")).await.unwrap();
         assert_eq!(events(&store, run(n))[..after], good);
         let aside = fs::read_to_string(dir.path().join("lost").join(run(n).to_string())).unwrap();
         assert_eq!(aside.lines().count(), if n == 1 { 3 } else { 1 }, "nothing is thrown away");
@@ -181,7 +181,7 @@ async fn a_store_behind_its_head_file_is_refused_untouched() {
     let old = fast_dir();
     copy(&dir.path().join("sled"), old.path());
     let store = open(dir.path());
-    store.append(note(run(1), 5, "newer")).await.unwrap();
+    store.append(&note(run(1), 5, "newer")).await.unwrap();
     drop(store);
     fs::remove_dir_all(dir.path().join("sled")).unwrap();
     copy(old.path(), &dir.path().join("sled"));
@@ -259,9 +259,9 @@ async fn a_flipped_bit_or_a_cut_file_never_goes_unnoticed() {
     // Not closed in order: the log has a tail that no snapshot covers.
     let store = open(made.path());
     for expected in 5..30 {
-        store.append(note(run(1), expected, &"y".repeat(100))).await.unwrap();
+        store.append(&note(run(1), expected, &"y".repeat(100))).await.unwrap();
     }
-    store.append(end(run(3), 5)).await.unwrap();
+    store.append(&end(run(3), 5)).await.unwrap();
     let whole = content(&store);
     let digest = store.put_blob(&[7; 5_000]).unwrap();
     // The head file follows by itself when nothing comes.

@@ -93,7 +93,7 @@ async fn perform(store: &dyn Store, step: usize, op: &Op) -> String {
     match op {
         Op::Append { .. } => {
             let append = append_of(store, step, op).unwrap();
-            outcome::<Seq>(store.append(append).await)
+            outcome::<Seq>(store.append(&append).await)
         }
         Op::Line { run: n, status } => {
             let ended = store.summary(run(*n)).unwrap().is_some_and(|line| line.status.is_terminal());

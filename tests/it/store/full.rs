@@ -68,7 +68,7 @@ fn open(dir: &Path) -> SledStore {
 /// Appends remarks to a run until the disk is full; gives the number of events that were acknowledged.
 async fn fill_run(store: &SledStore, n: u64, mut seq: u64) -> u64 {
     loop {
-        match store.append(append(run(n), seq, vec![noted("x".repeat(40_000))], None)).await {
+        match store.append(&append(run(n), seq, vec![noted("x".repeat(40_000))], None)).await {
             Ok(last) => seq = last.0,
             Err(Error::Full) => return seq,
             Err(other) => panic!("{other}"),
@@ -81,7 +81,7 @@ async fn a_full_disk_loses_nothing_ends_open_runs_and_heals() {
     let Some(disk) = SmallDisk::mount() else { return };
     let store = open(&disk.path("store"));
     for n in 1..=2 {
-        store.append(start(run(n))).await.unwrap();
+        store.append(&start(run(n))).await.unwrap();
     }
     disk.fill_up_to(3 << 20);
     let kept = fill_run(&store, 1, 1).await;
@@ -89,15 +89,15 @@ async fn a_full_disk_loses_nothing_ends_open_runs_and_heals() {
 
     // Read, end what is open, and start nothing new.
     assert!(events(&store, run(1)).len() as u64 >= kept);
-    let error = store.append(start(run(3))).await.unwrap_err();
+    let error = store.append(&start(run(3))).await.unwrap_err();
     assert!(matches!(error, Error::Full), "{error}");
     assert!(matches!(store.revive().await, Err(Error::Full)));
-    assert_eq!(store.append(end(run(2), 1)).await.unwrap(), Seq(2));
+    assert_eq!(store.append(&end(run(2), 1)).await.unwrap(), Seq(2));
 
     // Room again: no restart is needed.
     disk.empty();
     store.revive().await.unwrap();
-    store.append(start(run(3))).await.unwrap();
+    store.append(&start(run(3))).await.unwrap();
     drop(store);
     let store = open(&disk.path("store"));
     assert!(events(&store, run(1)).len() as u64 >= kept);
@@ -109,7 +109,7 @@ async fn a_full_disk_loses_nothing_ends_open_runs_and_heals() {
 async fn a_disk_without_even_a_reserve_loses_nothing_and_heals() {
     let Some(disk) = SmallDisk::mount() else { return };
     let store = open(&disk.path("store"));
-    store.append(start(run(1))).await.unwrap();
+    store.append(&start(run(1))).await.unwrap();
     disk.fill_up_to(2 << 20);
     fill_run(&store, 1, 1).await;
     // Now the reserve is used up by others, and then by us.
@@ -118,12 +118,12 @@ async fn a_disk_without_even_a_reserve_loses_nothing_and_heals() {
     fs::write(&rest, vec![1; usize::try_from(space.f_bavail * space.f_frsize).unwrap()]).unwrap();
     let mut kept = events(&store, run(1)).len() as u64;
     kept = fill_run(&store, 1, kept).await;
-    let error = store.append(start(run(2))).await.unwrap_err();
+    let error = store.append(&start(run(2))).await.unwrap_err();
     assert!(matches!(error, Error::Full), "{error}");
 
     disk.empty();
     fs::remove_file(rest).unwrap();
-    store.append(start(run(2))).await.unwrap();
+    store.append(&start(run(2))).await.unwrap();
     assert!(events(&store, run(1)).len() as u64 >= kept);
     drop(store);
     assert_eq!(open(&disk.path("store")).check().unwrap().findings, []);
