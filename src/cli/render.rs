@@ -134,10 +134,11 @@ pub(super) fn ending(view: &Value, printer: &Printer) {
     }
 }
 
-/// The command that writes the evidence of a run, if it has kept any.
+/// The command that writes the evidence of a run, if it has kept any, or may have called a run that has.
 fn evidence(view: &Value) -> Option<String> {
-    let kept = view["evidence"].as_array().is_some_and(|kept| !kept.is_empty());
+    let has = |key: &str| view[key].as_array().is_some_and(|list| !list.is_empty());
     let run = text(&view["id"]);
+    let kept = has("evidence") || has("called") && view["state"] != "Succeeded";
     kept.then(|| format!("windrow bundle {run} -o {run}.yaml"))
 }
 
@@ -165,9 +166,7 @@ pub(super) fn run(view: &Value, printer: &Printer) {
         printer.data(line);
     }
     if let Some(command) = evidence(view) {
-        let count = view["evidence"].as_array().map_or(0, Vec::len);
-        let what = printer.pick("moments of trouble with evidence:", "个出现问题的时刻留有现场证据：");
-        printer.data(format_args!("  {count} {what} {command}"));
+        printer.data(format_args!("  {:<9} {command}", printer.pick("evidence", "现场证据")));
     }
     for note in view["notes"].as_array().into_iter().flatten() {
         printer.data(format_args!("  {} {}: {}", text(&note["at"]), text(&note["by"]), text(&note["text"])));

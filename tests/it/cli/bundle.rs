@@ -58,6 +58,8 @@ async fn the_runs_that_were_called_are_in_the_bundle() {
     let workflows: Vec<_> =
         json.as_array().unwrap().iter().filter_map(|part| part["run"]["workflow"].as_str()).collect();
     assert!(workflows.len() > 1 && workflows[0] == "calls", "{workflows:?} {said:?}");
+    let shown = site.expect(0, &["show", &run]).await.out;
+    assert!(shown.contains("windrow bundle"), "what a called run has kept is its caller's, too: {shown}");
 }
 
 #[tokio::test]
