@@ -12,6 +12,7 @@ mod evidence;
 mod explain;
 pub mod host;
 mod index;
+mod locks;
 mod masking;
 mod observer;
 pub mod preview;
