@@ -125,7 +125,7 @@ impl Language {
         let row = |verdict: &windrow::definition::model::Verdict| {
             let says = match &verdict.message {
                 Some(message) => self.template(message, verdict.message_zh.as_ref()),
-                None => format!("`{}`", verdict.when.source()),
+                None => self.text(&step.title).to_owned(),
             };
             let warns = if verdict.severity == Severity::Warn {
                 self.pick(" (a warning)", "（警告）")
