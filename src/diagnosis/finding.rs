@@ -1,7 +1,5 @@
 //! What is wrong, as far as the knowledge files tell.
 
-use std::collections::BTreeSet;
-
 use serde::Serialize;
 
 use crate::action::evidence;
@@ -23,6 +21,9 @@ const FINDINGS_MAX: usize = 50;
 pub struct Finding {
     /// Which object, as `Kind namespace/name`.
     pub object: String,
+    /// Other objects that tell of the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<String>,
     /// What it says, or what is said about it.
     pub text: String,
     /// Where it stands.
@@ -78,23 +79,30 @@ impl From<&Entry> for Known {
 }
 
 impl Finding {
+    /// True if both are of one cause or, where none is known, in the same words about the same object.
+    fn is_same(&self, other: &Self) -> bool {
+        match (&self.known, &other.known) {
+            (Some(own), Some(known)) => own.entry == known.entry,
+            (None, None) => self.object == other.object && self.text == other.text,
+            _ => false,
+        }
+    }
+
     /// True for what does not pass by itself.
     pub fn needs_somebody(&self) -> bool {
         self.known.as_ref().is_some_and(|known| known.class != Class::Wait.as_str())
     }
 }
 
-/// What is wrong with the objects of a scene: what is known first, the permanent before the rest. Each known trouble of
-/// an object is told once.
+/// What is wrong with the objects of a scene: what is known first, the permanent before the rest. What several objects
+/// tell of is told once, of the nearest.
 pub fn findings(scene: &Scene, knowledge: &Knowledge) -> Vec<Finding> {
-    let mut found = vec![];
-    let mut told = BTreeSet::new();
-    for seen in &scene.objects {
-        for finding in of_object(seen, knowledge) {
-            let what = finding.known.as_ref().map_or(&finding.text, |known| &known.entry);
-            if told.insert((seen.name.clone(), what.clone())) {
-                found.push(finding);
-            }
+    let mut found: Vec<Finding> = vec![];
+    for finding in scene.objects.iter().flat_map(|seen| of_object(seen, knowledge)) {
+        match found.iter_mut().find(|known| known.is_same(&finding)) {
+            Some(known) if known.object == finding.object || known.also.contains(&finding.object) => {}
+            Some(known) => known.also.push(finding.object),
+            None => found.push(finding),
         }
     }
     let rank = |finding: &Finding| match finding.known.as_ref().map(|known| known.class) {
@@ -129,6 +137,7 @@ fn of_object<'s>(seen: &'s Seen, knowledge: &'s Knowledge) -> impl Iterator<Item
         }
         Some(Finding {
             object: seen.name.clone(),
+            also: vec![],
             text,
             place,
             count: event.map(evidence::count_of),
@@ -178,6 +187,18 @@ mod tests {
         assert_eq!(rows, expected.map(|(entry, last, needs)| (entry.to_owned(), last.to_owned(), needs)));
         assert_eq!(found[0].count, Some(3));
         assert_eq!(found[2].text, "Strange: who knows");
+    }
+
+    #[test]
+    fn what_several_objects_tell_of_is_told_of_the_nearest() {
+        let knowledge = Library::built_in().knowledge();
+        let mut scene = scene();
+        let mut other = scene.objects[0].clone();
+        other.name = "Pod n/q".to_owned();
+        scene.objects.push(other);
+        let found = findings(&scene, &knowledge);
+        assert_eq!((found[0].object.as_str(), &found[0].also), ("Pod n/p", &vec!["Pod n/q".to_owned()]));
+        assert_eq!(found.len(), 4, "what is not known is told of each: {found:#?}");
     }
 
     #[test]

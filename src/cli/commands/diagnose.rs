@@ -128,6 +128,9 @@ fn print_finding(finding: &Finding, printer: &Printer) {
         _ => String::new(),
     };
     printer.data(format_args!("{}: {class}\n  {}{times}", finding.object, finding.text));
+    if !finding.also.is_empty() {
+        printer.data(format_args!("  {}: {}", printer.pick("also", "同样"), finding.also.join(", ")));
+    }
     if let Some(known) = &finding.known {
         let rows = [
             (printer.pick("cause", "原因"), printer.text(&known.cause)),
