@@ -170,11 +170,10 @@ impl Evaluator<'_> {
             let changed = state.end.as_ref().is_some_and(|end| end.effect == AttemptEffect::Changed);
             scope.values.insert("changed".to_owned(), Arc::new(Value::Bool(changed)));
         }
-        let own = self.unit_state(unit).and_then(|state| state.end.as_ref());
-        if let Some(result) = own.or(state.end.as_ref()).and_then(|end| end.result.as_ref()) {
-            if wanted.contains("result") {
-                scope.values.insert("result".to_owned(), self.values.load(result)?);
-            }
+        // An undo that failed has no result of its own, and may be tried again.
+        let own = self.unit_state(unit).and_then(result_of);
+        if let Some(result) = own.or_else(|| result_of(state)).filter(|_| wanted.contains("result")) {
+            scope.values.insert("result".to_owned(), self.values.load(result)?);
         }
         Ok(())
     }
@@ -241,6 +240,11 @@ impl Evaluator<'_> {
             "items": items,
         }))
     }
+}
+
+/// What the last attempt of a unit gave back.
+fn result_of(state: &UnitState) -> Option<&Blob> {
+    state.end.as_ref()?.result.as_ref()
 }
 
 /// `wanted` with all that the named expressions in it refer to, and those expressions.

@@ -21,6 +21,7 @@ use crate::engine::event::AttemptEffect;
 use crate::engine::event::AttemptEnd;
 use crate::engine::event::Blob;
 use crate::engine::event::Finished;
+use crate::engine::event::Footprint;
 use crate::engine::event::HeldChild;
 use crate::engine::event::RunOutcome;
 use crate::engine::event::Trigger;
@@ -262,7 +263,8 @@ fn end_of(plan: &Plan, state: &RunState, finished: &Finished) -> AttemptEnd {
         result: Some(Blob::Inline(Arc::new(result))),
         verdict: verdict.map(Box::new),
         ..AttemptEnd::of(match failure {
-            None => AttemptEffect::Changed,
+            None if has_changed_something(state) => AttemptEffect::Changed,
+            None => AttemptEffect::Unchanged,
             Some(failure) if finished.left.is_empty() => AttemptEffect::Failed(failure),
             Some(failure) => AttemptEffect::FailedHalfway(failure),
         })
@@ -283,6 +285,12 @@ pub fn called(plan: &Plan, run: &RunState) -> Vec<RunId> {
         }
     }
     called
+}
+
+/// False for a run that only looked: there is nothing to undo.
+fn has_changed_something(state: &RunState) -> bool {
+    let mut units = state.steps.values().flat_map(|block| block.units.values());
+    units.any(|unit| unit.left() == Footprint::Changed)
 }
 
 /// The id of the child that an attempt starts: always the same one.
