@@ -22,9 +22,6 @@ const LIMIT: Duration = Duration::from_hours(2);
 const UNDONE: [(&str, &str); 3] =
     [("vm-start", "io-error"), ("vm-stop", "manual-stop-takes-too-long"), ("vm-restart", "too-slow")];
 
-/// Workflows that write nothing.
-const READERS: [&str; 3] = ["disk-spec-check", "import-diagnose", "platform-gate"];
-
 /// Verb, kind, object, subresource; workflow and step.
 type Line = (String, String, String);
 
@@ -45,12 +42,7 @@ async fn rehearse(library: &Arc<Library>, workflow: &str, case: &Rehearsal) -> (
 }
 
 fn line_of_audit(entry: &AuditEntry) -> Line {
-    let kind = match entry.resource.as_str() {
-        "virtualmachines.kubevirt.io" => "VirtualMachine",
-        "datavolumes.cdi.kubevirt.io" => "DataVolume",
-        "secrets" => "Secret",
-        other => other,
-    };
+    let kind = entry.resource.split('.').next().unwrap_or_default();
     let verb = if entry.verb == "apply" { "patch" } else { entry.verb };
     let object = format!("{}/{}/{}", entry.namespace, entry.name, entry.subresource);
     (format!("{verb} {kind}"), object, entry.manager.clone())
@@ -60,7 +52,15 @@ fn line_of_plan(write: &Write, workflow: &str, step: &ExplainedStep) -> Line {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let object = format!("{}/{}/{}", text(&write.namespace), write.name, text(&write.subresource));
     let manager = format!("windrow-{workflow}-{}", step.name);
-    (format!("{} {}", write.verb, text(&write.kind)), object, manager)
+    // The audit log has the plural.
+    let kind = text(&write.kind).to_lowercase() + "s";
+    (format!("{} {kind}", write.verb), object, manager)
+}
+
+/// True if a write is the one that was promised. What only a run finds out stands in a plan as it is written.
+fn covers(promised: &Line, written: &Line) -> bool {
+    let is_open = promised.1.contains("{{");
+    (&promised.0, &promised.2) == (&written.0, &written.2) && (is_open || promised.1 == written.1)
 }
 
 /// What a plan lists: going forward, and undoing.
@@ -102,16 +102,22 @@ async fn the_writes_of_a_good_run_are_those_of_its_plan() {
         assert_eq!(view["state"], "Succeeded", "{name}: {view:#}");
         let (promised, _) = promised(&explained(&library, name, case));
         for line in &written {
-            assert!(promised.contains(line), "{name} wrote {line:?}, the plan has {promised:#?}");
+            assert!(
+                promised.iter().any(|wanted| covers(wanted, line)),
+                "{name} wrote {line:?}, the plan has {promised:#?}"
+            );
         }
         // The other way round: what was promised of a step that changed something was written.
         let changed = changed(name, &view);
         for line in promised.iter().filter(|line| changed.contains(&line.2)) {
-            assert!(written.contains(line), "{name} promised {line:?} and wrote {written:#?}");
+            assert!(
+                written.iter().any(|made| covers(line, made)),
+                "{name} promised {line:?} and wrote {written:#?}"
+            );
         }
         let once: BTreeSet<&Line> = written.iter().collect();
         assert_eq!(once.len(), written.len(), "{name} writes nothing twice: {written:#?}");
-        assert_eq!(written.is_empty(), READERS.contains(&name), "{name} wrote {written:#?}");
+        assert_eq!(written.is_empty(), promised.is_empty(), "{name} promised {promised:#?}");
     }
 }
 
