@@ -104,7 +104,7 @@ fn each_undo_that_fails_holds_the_run_and_comes_to_the_same_end_when_it_is_repea
 }
 
 /// Where a process dies if not everywhere: around each write, and at every so manyth other append.
-const OTHERS: usize = 4;
+const OTHERS: usize = 16;
 
 /// It dies after an append: what is appended together is durable together. Early, the last event has had no effect yet:
 /// what it announces is done by the next process. Late, all of its effect is there and its result is lost: the step is
