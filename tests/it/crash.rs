@@ -132,12 +132,19 @@ impl<'a> Bench<'a> {
     fn outcome(&self, code: i32) -> Outcome {
         let mut writes = BTreeMap::new();
         for entry in self.cluster.audit().into_iter().filter(|entry| entry.manager.starts_with("windrow-")) {
-            *writes.entry(format!("{} {} {}", entry.verb, entry.name, entry.manager)).or_default() += 1;
+            let name = without_run(&entry.name);
+            *writes.entry(format!("{} {name} {}", entry.verb, entry.manager)).or_default() += 1;
         }
         let objects =
             self.cluster.objects().into_iter().map(|(_, object)| Arc::unwrap_or_clone(object)).collect();
         Outcome { code, state: self.show()["state"].as_str().unwrap().to_owned(), writes, objects }
     }
+}
+
+/// The name of an object without the eight digits that stand for the run that made it (C3).
+fn without_run(name: &str) -> &str {
+    let is_digits = |digits: &str| digits.len() == 8 && digits.chars().all(|c| c.is_ascii_hexdigit());
+    name.rsplit_once('-').filter(|(_, digits)| is_digits(digits)).map_or(name, |(prefix, _)| prefix)
 }
 
 struct Outcome {
