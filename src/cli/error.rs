@@ -65,7 +65,7 @@ impl From<Problem> for CommandError {
 pub fn code_of_run(view: &serde_json::Value) -> u8 {
     let has = |key: &str| view[key].as_array().is_some_and(|list| !list.is_empty());
     match view["state"].as_str().unwrap_or_default() {
-        "Succeeded" if has("warnings") || has("debts") => 7,
+        "Succeeded" if has("warnings") || has("debts") => WITH_WARNINGS,
         "Succeeded" => 0,
         "Failed" => 1,
         "RolledBack" => 4,
@@ -74,6 +74,8 @@ pub fn code_of_run(view: &serde_json::Value) -> u8 {
     }
 }
 
+/// A run that succeeded with warnings or debts, a diagnosis that found nothing that needs somebody.
+pub const WITH_WARNINGS: u8 = 7;
 /// A run that was left to go on later.
 pub const PARKED: u8 = 130;
 /// A check that found something.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use regex::Regex;
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::json;
 
@@ -72,7 +73,8 @@ pub enum Signature {
 }
 
 /// What a known failure means for whoever waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Class {
     /// It passes by itself.
     Wait,

@@ -1,5 +1,7 @@
 //! What is wrong, as far as the knowledge files tell.
 
+use std::cmp::Reverse;
+
 use serde::Serialize;
 
 use crate::action::evidence;
@@ -56,8 +58,8 @@ pub enum Place {
 pub struct Known {
     /// The entry.
     pub entry: String,
-    /// `permanent`, `retryable` or `wait`.
-    pub class: &'static str,
+    /// What it means for whoever waits.
+    pub class: Class,
     /// Why it happens.
     pub cause: Bilingual,
     /// What to do.
@@ -70,7 +72,7 @@ impl From<&Entry> for Known {
     fn from(entry: &Entry) -> Self {
         Self {
             entry: entry.name.clone(),
-            class: entry.class.as_str(),
+            class: entry.class,
             cause: entry.explanation.cause.clone(),
             remedy: entry.explanation.remedy.clone(),
             source: entry.source.clone(),
@@ -90,7 +92,7 @@ impl Finding {
 
     /// True for what does not pass by itself.
     pub fn needs_somebody(&self) -> bool {
-        self.known.as_ref().is_some_and(|known| known.class != Class::Wait.as_str())
+        self.known.as_ref().is_some_and(|known| known.class != Class::Wait)
     }
 }
 
@@ -105,13 +107,7 @@ pub fn findings(scene: &Scene, knowledge: &Knowledge) -> Vec<Finding> {
             None => found.push(finding),
         }
     }
-    let rank = |finding: &Finding| match finding.known.as_ref().map(|known| known.class) {
-        Some("permanent") => 0,
-        Some("retryable") => 1,
-        Some(_) => 2,
-        None => 3,
-    };
-    found.sort_by_key(rank);
+    found.sort_by_key(|finding| Reverse(finding.known.as_ref().map(|known| known.class)));
     found.truncate(FINDINGS_MAX);
     found
 }

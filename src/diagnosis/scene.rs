@@ -20,6 +20,7 @@ use crate::definition::expr::Scope;
 use crate::definition::knowledge::Knowledge;
 use crate::definition::knowledge::Relation;
 use crate::definition::model::ActionKind;
+use crate::evaluate::objects_in;
 use crate::failure::Failure;
 
 /// Objects that are looked at: a VM with a dozen disks and all that is behind them.
@@ -166,7 +167,7 @@ impl Look<'_> {
         } else {
             let value = self.executor.read(&target, false).await;
             // Once is enough to say that it cannot be read.
-            let found = value.as_ref().map_or(vec![], objects_in);
+            let found: Vec<_> = value.iter().flat_map(objects_in).cloned().map(Arc::new).collect();
             self.lists.insert(target, found.clone());
             value.map(|_| found)?
         };
@@ -231,15 +232,6 @@ impl Look<'_> {
             Answer::Done { result, .. } => Ok(result),
             Answer::Failed(failure) => Err(failure),
         }
-    }
-}
-
-/// The objects of a reading: one, none or a list.
-pub fn objects_in(value: &Value) -> Vec<Arc<Value>> {
-    match value {
-        Value::Array(list) => list.iter().filter(|one| one.is_object()).cloned().map(Arc::new).collect(),
-        Value::Object(_) => vec![Arc::new(value.clone())],
-        _ => vec![],
     }
 }
 

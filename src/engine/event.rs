@@ -224,6 +224,14 @@ pub enum Footprint {
 }
 
 impl AttemptEffect {
+    /// Why it failed, or why it cannot be told.
+    pub const fn failure_mut(&mut self) -> Option<&mut Failure> {
+        match self {
+            Self::Failed(failure) | Self::FailedHalfway(failure) | Self::Unknown(failure) => Some(failure),
+            Self::Changed | Self::Unchanged | Self::Unattributed | Self::NotDone => None,
+        }
+    }
+
     /// What an attempt that ended so left.
     pub const fn footprint(&self) -> Footprint {
         match self {

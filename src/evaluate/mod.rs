@@ -71,6 +71,22 @@ pub struct Readings {
     pub evidence: Vec<String>,
 }
 
+impl Readings {
+    /// Every object that was read, those of lists included.
+    pub fn objects(&self) -> impl Iterator<Item = &Value> {
+        self.values.values().flat_map(|value| objects_in(value))
+    }
+}
+
+/// The objects in a value that was read: one, none or a list.
+pub fn objects_in(value: &Value) -> impl Iterator<Item = &Value> {
+    let all = match value {
+        Value::Array(list) => list.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    all.iter().filter(|one| one.is_object())
+}
+
 /// Evaluates for one run at one moment.
 pub struct Evaluator<'a> {
     /// The plan that the run is pinned to.

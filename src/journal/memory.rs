@@ -60,7 +60,7 @@ impl Content {
         store::admit(append)?;
         // By way of its bytes, so that a test replays exactly what a disk would give back.
         let Body { at, events } = Draft::new(append.at, &append.events)?.reread()?;
-        let Append { run, expected, summary, .. } = append.clone();
+        let (run, expected, summary) = (append.run, append.expected, append.summary.clone());
         let found = Seq(self.journals.get(&run).map_or(0, Vec::len) as u64);
         if found != expected {
             return Err(Error::Conflict { run, expected, found });

@@ -354,7 +354,7 @@ impl RunTask {
     }
 
     /// Who acts, in the words of the action module.
-    pub(super) fn origin(&self, unit: &UnitId, attempt: u32) -> Origin {
+    pub(super) fn origin(&self, unit: &impl ToString, attempt: u32) -> Origin {
         Origin {
             run: self.run.id.to_string(),
             workflow: self.run.created.workflow.to_string(),

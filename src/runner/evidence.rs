@@ -4,6 +4,7 @@
 //! before it is kept. It changes nothing of what was decided, whatever becomes of it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Map;
@@ -16,7 +17,6 @@ use crate::diagnosis;
 use crate::diagnosis::Limits;
 use crate::diagnosis::Scene;
 use crate::diagnosis::scene::name_of;
-use crate::diagnosis::scene::objects_in;
 use crate::engine::Command;
 use crate::engine::Event;
 use crate::engine::ask::AskReason;
@@ -29,6 +29,7 @@ use crate::engine::state::WaitState;
 use crate::engine::unit::UnitId;
 use crate::evaluate::Readings;
 use crate::evaluate::Term;
+use crate::evaluate::objects_in;
 use crate::failure::Bilingual;
 use crate::runner::run_task::RunTask;
 
@@ -74,8 +75,8 @@ impl RunTask {
     }
 
     /// Keeps evidence of the trouble that events, which are decided and not yet durable, tell of.
-    pub(super) async fn keep_evidence(&mut self, events: &[Event]) {
-        for moment in moments(events).into_iter().take(AT_ONCE_MAX) {
+    pub(super) async fn keep_evidence(&mut self) {
+        for moment in moments(&self.unsaved).into_iter().take(AT_ONCE_MAX) {
             if self.run.evidence.len() >= EVIDENCE_MAX || self.has_own_evidence(&moment) {
                 continue;
             }
@@ -121,19 +122,14 @@ impl RunTask {
             }
         };
         let terms = self.terms(&moment.subject, readings, wait);
-        if terms.is_empty() && readings.values.values().all(|value| objects_in(value).is_empty()) {
+        if terms.is_empty() && readings.objects().next().is_none() {
             return None;
         }
         let document = self.document(moment, readings, wait, &terms);
-        let roots = readings.values.values().flat_map(|value| objects_in(value)).collect();
+        let roots = readings.objects().cloned().map(Arc::new).collect();
         let attempt = moment.unit().and_then(|unit| self.run.unit(unit)).map_or(0, |state| state.attempt);
         let unit = moment.unit().map_or_else(|| "guard".to_owned(), ToString::to_string);
-        let origin = crate::action::request::Origin {
-            run: self.run.id.to_string(),
-            workflow: self.run.created.workflow.to_string(),
-            unit,
-            attempt,
-        };
+        let origin = self.origin(&unit, attempt);
         let (executor, knowledge) = (self.shared.executor.clone(), self.shared.knowledge.clone());
         Some((document, diagnosis::look(&executor, &knowledge, &origin, roots, LIMITS).await))
     }
@@ -169,7 +165,7 @@ impl RunTask {
         let read: BTreeMap<&String, Vec<String>> = readings
             .values
             .iter()
-            .map(|(name, value)| (name, objects_in(value).iter().map(|object| name_of(object)).collect()))
+            .map(|(name, value)| (name, objects_in(value).map(name_of).collect()))
             .collect();
         json!({
             "format": FORMAT,
@@ -284,8 +280,6 @@ fn said(text: &str) -> Bilingual {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::definition::model::Outcome;
     use crate::engine::event::VerdictReached;

@@ -4,9 +4,6 @@ use crate::definition::knowledge::Knowledge;
 use crate::engine::Command;
 use crate::engine::command::Finding;
 use crate::engine::command::Preparation;
-use crate::engine::event::AttemptEffect;
-use crate::engine::event::AttemptEnd;
-use crate::failure::Failure;
 
 /// Explains the failure that a report brings. Those of waits have been explained by their evidence.
 pub(super) fn explain(command: &mut Command, knowledge: &Knowledge) {
@@ -14,7 +11,7 @@ pub(super) fn explain(command: &mut Command, knowledge: &Knowledge) {
         Command::Prepared { result: Preparation::Failed(failure), .. }
         | Command::Observed { finding: Finding::CannotTell(failure), .. } => Some(failure),
         Command::Acted { end, .. } | Command::Observed { finding: Finding::Ended(end), .. } => {
-            failure_of(end)
+            end.effect.failure_mut()
         }
         _ => None,
     };
@@ -24,20 +21,14 @@ pub(super) fn explain(command: &mut Command, knowledge: &Knowledge) {
     }
 }
 
-fn failure_of(end: &mut AttemptEnd) -> Option<&mut Failure> {
-    match &mut end.effect {
-        AttemptEffect::Failed(failure)
-        | AttemptEffect::FailedHalfway(failure)
-        | AttemptEffect::Unknown(failure) => Some(failure),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::definition::Library;
+    use crate::engine::event::AttemptEffect;
+    use crate::engine::event::AttemptEnd;
     use crate::engine::unit::Block;
+    use crate::failure::Failure;
     use crate::id::StepName;
 
     /// What becomes of an attempt that failed with these words.

@@ -8,7 +8,6 @@ use crate::engine::command::Go;
 use crate::engine::command::Opening;
 use crate::engine::command::Preparation;
 use crate::engine::command::WaitReport;
-use crate::engine::event::AttemptEffect;
 use crate::engine::event::AttemptEnd;
 use crate::failure::Bilingual;
 use crate::failure::Failure;
@@ -77,10 +76,7 @@ fn mask_report(report: &mut WaitReport, secrets: &Secrets) {
 }
 
 fn mask_end(end: &mut AttemptEnd, masker: &Masker) {
-    if let AttemptEffect::Failed(failure)
-    | AttemptEffect::FailedHalfway(failure)
-    | AttemptEffect::Unknown(failure) = &mut end.effect
-    {
+    if let Some(failure) = end.effect.failure_mut() {
         mask_failure(failure, masker);
     }
     if let Some(verdict) = &mut end.verdict {

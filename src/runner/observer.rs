@@ -97,7 +97,7 @@ impl Observer {
         self.subscribe(&Readings::default());
         let mut readings = self.read().await;
         self.subscribe(&readings);
-        let objects = objects_in(&readings);
+        let objects: Vec<&Value> = readings.objects().collect();
         let now = self.clock.now();
         let every = crate::time::shorten(EVENTS_EVERY, self.clock.speed());
         if self.events_at.is_none_or(|at| now >= at + every) {
@@ -129,15 +129,6 @@ impl Observer {
             () = self.clock.sleep(beat) => {}
         }
     }
-}
-
-/// Every object that was read, those of lists included.
-fn objects_in(readings: &Readings) -> Vec<&Value> {
-    let values = readings.values.values().flat_map(|value| match value.as_ref() {
-        Value::Array(list) => list.iter().collect(),
-        one => vec![one],
-    });
-    values.filter(|object| object.is_object()).collect()
 }
 
 /// True for a failure to read that may pass.

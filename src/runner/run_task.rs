@@ -65,7 +65,7 @@ pub(super) struct RunTask {
     /// What was read when a guard was found broken.
     pub(super) guard_readings: BTreeMap<u16, Readings>,
     /// Events that are decided and applied but not yet durable.
-    unsaved: Vec<Event>,
+    pub(super) unsaved: Vec<Event>,
     /// Who is to be told when they are.
     waiting: Vec<oneshot::Sender<Result<(), Error>>>,
     /// Position of the last durable event.
@@ -317,9 +317,7 @@ impl RunTask {
     /// Makes durable what was decided. `idle`: nothing is to be done now, as far as this process may do anything.
     async fn save(&mut self, idle: bool) -> Result<(), store::Error> {
         if !self.unsaved.is_empty() {
-            let decided = std::mem::take(&mut self.unsaved);
-            self.keep_evidence(&decided).await;
-            self.unsaved.splice(0..0, decided);
+            self.keep_evidence().await;
             let idle_at = (idle && self.cluster_checked).then(|| self.shared.clock.now());
             let summary = crate::runner::index::line(&self.plan, &self.run, idle_at);
             let append = Append {

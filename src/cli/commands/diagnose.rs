@@ -16,9 +16,11 @@ use crate::action::secret::Secrets;
 use crate::cli::args::Global;
 use crate::cli::error::BAD_ROWS;
 use crate::cli::error::CommandError;
+use crate::cli::error::WITH_WARNINGS;
 use crate::cli::printer::Printer;
 use crate::cli::session::connect;
 use crate::cli::session::library;
+use crate::definition::knowledge::Class;
 use crate::diagnosis;
 use crate::diagnosis::Finding;
 use crate::diagnosis::Limits;
@@ -30,8 +32,6 @@ use crate::time::SystemClock;
 
 /// Somebody sits there and waits: long enough for a cluster in trouble.
 const LIMITS: Limits = Limits { time: Duration::from_secs(30), answer: Duration::from_secs(10) };
-/// Only what passes by itself, or what nobody has written down.
-const DOUBTFUL: u8 = 7;
 
 pub(super) async fn diagnose(
     global: &Global,
@@ -63,7 +63,8 @@ pub(super) async fn diagnose(
     Ok(match findings.as_slice() {
         [] => 0,
         some if some.iter().any(Finding::needs_somebody) => BAD_ROWS,
-        _ => DOUBTFUL,
+        // Only what passes by itself, or what nobody has written down.
+        _ => WITH_WARNINGS,
     })
 }
 
@@ -117,9 +118,9 @@ fn print(target: &ObjectRef, scene: &Scene, findings: &[Finding], printer: &Prin
 
 fn print_finding(finding: &Finding, printer: &Printer) {
     let class = match finding.known.as_ref().map(|known| known.class) {
-        Some("permanent") => printer.pick("does not pass by itself", "不会自行恢复"),
-        Some("retryable") => printer.pick("may pass if it is tried again", "重试可能恢复"),
-        Some(_) => printer.pick("passes by itself", "会自行恢复"),
+        Some(Class::Permanent) => printer.pick("does not pass by itself", "不会自行恢复"),
+        Some(Class::Retryable) => printer.pick("may pass if it is tried again", "重试可能恢复"),
+        Some(Class::Wait) => printer.pick("passes by itself", "会自行恢复"),
         None => printer.pick("not known", "未知问题"),
     };
     let times = match (finding.count, &finding.last_seen) {

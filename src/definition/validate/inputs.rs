@@ -93,6 +93,8 @@ fn default(report: &mut Report, entry: &Entry, input: &Input) {
 fn rehearsals(report: &mut Report, draft: &Draft<'_>) {
     let workflow = &draft.workflow;
     let mut names = BTreeSet::new();
+    // Many rehearsals share a fixture: what is known to be YAML is not parsed again.
+    let mut good = BTreeSet::new();
     for (rehearsal, node) in workflow.rehearsals.iter().zip(elements(draft.root, "rehearsals")) {
         if !names.insert(rehearsal.name.as_str()) {
             report.error(
@@ -105,12 +107,16 @@ fn rehearsals(report: &mut Report, draft: &Draft<'_>) {
         if let Some(verdict) = &rehearsal.expect.verdict {
             expected_verdict(report, workflow, node, verdict);
         }
-        if let Some(fixture) = &rehearsal.fixture
-            && let Err(error) = serde_saphyr::from_multiple::<Value>(fixture)
-        {
-            let text = error.to_string();
-            let message = format!("the fixture is not YAML: {}", text.lines().next().unwrap_or_default());
-            report.error(&codes::BAD_REHEARSAL, place(node, "fixture"), message);
+        let Some(fixture) = rehearsal.fixture.as_deref().filter(|fixture| !good.contains(fixture)) else {
+            continue;
+        };
+        match serde_saphyr::from_multiple::<Value>(fixture) {
+            Ok(_) => drop(good.insert(fixture)),
+            Err(error) => {
+                let text = error.to_string();
+                let message = format!("the fixture is not YAML: {}", text.lines().next().unwrap_or_default());
+                report.error(&codes::BAD_REHEARSAL, place(node, "fixture"), message);
+            }
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use serde_json::json;
 
 use crate::sim::admission::HARVESTER;
 use crate::sim::admission::denied;
@@ -119,9 +118,7 @@ fn source_complaint(admission: &Admission<'_>, image: &Value) -> Option<String> 
 }
 
 fn changed(old: &Value, new: &Value) -> Option<String> {
-    let absent = json!(null);
-    let of = |image: &Value, field: &str| image["spec"].get(field).unwrap_or(&absent).clone();
-    let found = FIXED.iter().find(|(field, _)| of(old, field) != of(new, field));
+    let found = FIXED.iter().find(|(field, _)| old["spec"][*field] != new["spec"][*field]);
     found.map(|(_, message)| (*message).to_owned())
 }
 

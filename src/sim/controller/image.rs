@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::sim::controller::HARVESTER;
 use crate::sim::controller::longhorn;
 use crate::sim::controller::longhorn::backing;
 use crate::sim::controller::longhorn::backing::Content;
@@ -50,7 +51,7 @@ pub(super) struct Images;
 
 impl Controller for Images {
     fn name(&self) -> &'static str {
-        "harvester"
+        HARVESTER
     }
 
     fn lag(&self) -> Duration {
