@@ -87,7 +87,10 @@ async fn up(dir: &Path) -> Result<()> {
     let clock = SystemClock::new();
     let give_up = clock.after(UP_MAX);
     while clock.now() < give_up {
-        if Client::connect(&dir.join("state")).await.is_some() {
+        // A killed agent's socket takes connections until its last thread is gone: only an answer proves a living one.
+        if let Some(client) = Client::connect(&dir.join("state")).await
+            && client.call(Operation::Find { key: "".into() }).await.is_ok()
+        {
             return Ok(());
         }
         clock.sleep(Duration::from_millis(1)).await;
