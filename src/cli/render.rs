@@ -92,6 +92,7 @@ pub(super) fn outcome(view: &Value, printer: &Printer) -> String {
         "Failed" if has("left") => {
             printer.pick("it failed; this is left as it is:", "失败；以下内容保持现状：")
         }
+        "Failed" if !found.is_empty() => found,
         "Failed" => printer.pick("it failed, and there is nothing to undo", "失败，没有需要撤销的改动"),
         "RolledBack" => printer.pick("it failed, and what it had done is undone", "失败，已做的改动均已撤销"),
         "Cancelled" => printer.pick("somebody cancelled it", "已被取消"),

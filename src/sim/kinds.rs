@@ -321,6 +321,14 @@ pub(crate) const VOLUME_SNAPSHOT_CONTENTS: Resource =
 pub(crate) const BACKUPS: Resource = resource("harvesterhci.io", "virtualmachinebackups");
 /// Harvester's restores: another kind of the same name (domain.md §3.3).
 pub(crate) const HARVESTER_RESTORES: Resource = resource("harvesterhci.io", "virtualmachinerestores");
+/// Longhorn's settings.
+pub(crate) const LONGHORN_SETTINGS: Resource = resource("longhorn.io", "settings");
+/// Harvester's upgrades.
+pub(crate) const UPGRADES: Resource = resource("harvesterhci.io", "upgrades");
+/// The charts that Harvester is made of.
+pub(crate) const MANAGED_CHARTS: Resource = resource("management.cattle.io", "managedcharts");
+/// What Fleet installs.
+pub(crate) const BUNDLES: Resource = resource("fleet.cattle.io", "bundles");
 /// Kept former states of an object, for instance of a running VM.
 pub(crate) const REVISIONS: Resource = resource("apps", "controllerrevisions");
 /// Longhorn's nodes with their disks.
@@ -469,6 +477,10 @@ pub(super) const KINDS: &[Kind] = &[
     Kind::custom(BACKUPS, &["v1beta1"], "VirtualMachineBackup").short(&["vmbackup", "vmbackups"]),
     Kind::custom(HARVESTER_RESTORES, &["v1beta1"], "VirtualMachineRestore")
         .short(&["vmrestore", "vmrestores"]),
+    Kind::custom(LONGHORN_SETTINGS, &["v1beta2"], "Setting").with_status().short(&["lhs"]),
+    Kind::custom(UPGRADES, &["v1beta1"], "Upgrade"),
+    Kind::custom(MANAGED_CHARTS, &["v3"], "ManagedChart").with_status(),
+    Kind::custom(BUNDLES, &["v1alpha1"], "Bundle").with_status(),
     Kind::custom(LONGHORN_NODES, &["v1beta2"], "Node").with_status().short(&["lhn"]),
 ];
 

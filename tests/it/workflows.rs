@@ -16,10 +16,12 @@ fn every_shipped_workflow_validates_without_errors_and_warnings() {
     assert!(found.is_empty(), "{}", found.join("\n"));
     let names: Vec<&str> = library.workflows().map(|workflow| workflow.name.as_str()).collect();
     let shipped = [
+        "capacity-check",
         "disk-spec-check",
         "image-import",
         "import-diagnose",
         "platform-gate",
+        "platform-healthcheck",
         "residue-check",
         "vm-check",
         "vm-create",
