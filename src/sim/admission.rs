@@ -4,6 +4,7 @@
 //! `mutation-skipped` makes it time out, and then the object is stored as it was sent.
 
 mod image;
+mod snapshot;
 
 use std::sync::Arc;
 
@@ -20,6 +21,9 @@ use crate::sim::kinds::CLAIMS;
 use crate::sim::kinds::DATA_VOLUMES;
 use crate::sim::kinds::IMAGES;
 use crate::sim::kinds::INSTANCES;
+use crate::sim::kinds::LONGHORN_SNAPSHOTS;
+use crate::sim::kinds::RESTORES;
+use crate::sim::kinds::SNAPSHOTS;
 use crate::sim::kinds::STORAGE_CLASSES;
 use crate::sim::kinds::VIRTUAL_MACHINES;
 use crate::sim::object::annotation;
@@ -55,6 +59,7 @@ pub(super) fn mutate(admission: &Admission<'_>, new: &mut Value) {
         INSTANCES if admission.old.is_none() => mutate_instance(new),
         CLAIMS if admission.old.is_none() => mutate_claim(admission, new),
         IMAGES if admission.old.is_none() => image::mutate(admission, new),
+        LONGHORN_SNAPSHOTS if admission.old.is_none() => snapshot::mutate_longhorn(admission, new),
         _ => {}
     }
 }
@@ -120,10 +125,20 @@ pub(super) fn validate(admission: &Admission<'_>, new: &Value, operation: Operat
                 .map_or(Ok(()), |message| Err(denied(KUBEVIRT, &message)))?;
             shared_claim(admission, new).map_or(Ok(()), |message| Err(denied(HARVESTER, &message)))
         }
+        Operation::Create | Operation::Update
+            if resource == SNAPSHOTS && admission.subresource.is_empty() =>
+        {
+            snapshot::snapshot_complaint(admission, new)
+                .map_or(Ok(()), |message| Err(denied(snapshot::OF_SNAPSHOTS, &message)))
+        }
+        Operation::Create | Operation::Update if resource == RESTORES && admission.subresource.is_empty() => {
+            snapshot::restore_complaint(admission, new)
+                .map_or(Ok(()), |message| Err(denied(snapshot::OF_RESTORES, &message)))
+        }
         operation if resource == IMAGES && admission.subresource.is_empty() => {
             image::validate(admission, new, operation)
         }
-        Operation::Delete if resource == CLAIMS && !is_exempt(admission) => {
+        Operation::Delete if resource == CLAIMS && !is_exempt(admission) && !is_restoring(admission) => {
             attached_claim(admission, new).map_or(Ok(()), |message| Err(denied(HARVESTER, &message)))
         }
         Operation::Delete if resource == DATA_VOLUMES && !is_exempt(admission) => {
@@ -222,6 +237,11 @@ fn shared_claim(admission: &Admission<'_>, new: &Value) -> Option<String> {
 /// The garbage collector may delete what it likes, and so may Harvester itself (domain.md §5.1).
 fn is_exempt(admission: &Admission<'_>) -> bool {
     ["generic-garbage-collector", "namespace-controller", HARVESTER_CONTROLLERS].contains(&admission.manager)
+}
+
+/// A restore in place deletes claims under a VM that still names them (domain.md §3.3).
+fn is_restoring(admission: &Admission<'_>) -> bool {
+    admission.manager == "virt-controller"
 }
 
 /// A claim that VMs use (domain.md §5.1, HV pkg/webhook/resources/persistentvolumeclaim/validator.go:107).

@@ -10,10 +10,13 @@ use crate::sim::controller::CLAIM_TEMPLATES;
 use crate::sim::controller::CONTENT_STAMP;
 use crate::sim::controller::LONGHORN_SPACE;
 use crate::sim::controller::node_address;
+use crate::sim::fault::BACKUP_TARGET_MISSING;
+use crate::sim::fault::GATE_OFF;
 use crate::sim::fault::PROVISION_FAILS;
 use crate::sim::fault::STOP_HANGS;
 use crate::sim::kinds;
 use crate::sim::kinds::API_SERVICES;
+use crate::sim::kinds::BACKUP_TARGETS;
 use crate::sim::kinds::CDIS;
 use crate::sim::kinds::CLAIMS;
 use crate::sim::kinds::KUBEVIRTS;
@@ -24,11 +27,13 @@ use crate::sim::kinds::NODES;
 use crate::sim::kinds::PODS;
 use crate::sim::kinds::STORAGE_CLASSES;
 use crate::sim::kinds::VIRTUAL_MACHINES;
+use crate::sim::kinds::VOLUME_SNAPSHOT_CLASSES;
 use crate::sim::object::text;
 use crate::sim::stage::Stage;
 use crate::sim::strategy::Strategy;
 use crate::sim::world::Fault;
 use crate::sim::world::Founding;
+use crate::sim::world::Key;
 use crate::sim::world::Resource;
 use crate::sim::world::Write;
 use crate::time::Timestamp;
@@ -54,6 +59,16 @@ const PLATFORM_NAMESPACES: [&str; 5] = [
 ];
 /// KubeVirt as Harvester v1.8.2 pins it (domain.md §0).
 const KUBEVIRT_VERSION: &str = "1.7.4-150700.3.24.2";
+/// The gates that Harvester switches on (domain.md §0).
+const GATES: [&str; 5] =
+    ["CPUManager", "DeclarativeHotplugVolumes", "ExpandDisks", "EnableVirtioFsConfigVolumes", "HostDevices"];
+/// The classes of volume snapshots with their parameters (domain.md §0).
+const SNAPSHOT_CLASSES: [(&str, &[(&str, &str)]); 2] =
+    [("longhorn", &[]), ("longhorn-snapshot", &[("type", "snap")])];
+/// How long the objects of fixtures have been there when it is first seen, but for the last seconds.
+const FURTHER_PAST: Duration = Duration::from_secs(50);
+/// Those seconds, in which faults of its configuration begin: until everyone knows of them.
+const UNSETTLED: Duration = Duration::from_secs(10);
 /// Pods of which there is one: namespace and name.
 const DEPLOYED: [(&str, &str); 15] = [
     ("harvester-system", "harvester-84d5f9d9c-7xkqv"),
@@ -100,17 +115,33 @@ pub fn contents(founding: &Founding<'_>) -> Vec<Value> {
     stage.run_for(PAST / 2);
     stage.faults = founding.faults.iter().copied().filter(|fault| OLD_FAULTS.contains(fault)).collect();
     stage.faults.extend(founding.already);
+    unsettle(&mut stage, founding.already);
     for object in founding.further {
         if let Some(kind) = kinds::by_kind(text(object, "/apiVersion"), text(object, "/kind")) {
             stage.found(kind.resource, object, "kubectl");
         }
     }
-    stage.run_for(PAST / 2 + troubled);
+    stage.run_for(FURTHER_PAST + troubled);
+    unsettle(&mut stage, founding.faults);
+    stage.run_for(UNSETTLED);
     let mut objects = stage.into_objects();
     for volume in objects.iter_mut().filter(|object| text(object, "/spec/claimRef/name") == "demo-disk") {
         volume["metadata"]["annotations"][CONTENT_STAMP] = DEMO_CONTENT.into();
     }
     objects
+}
+
+/// Takes from the platform what is missing with the faults.
+fn unsettle(stage: &mut Stage, faults: &[Fault]) {
+    if faults.contains(&GATE_OFF) {
+        let gates = json!({ "developerConfiguration": { "featureGates": GATES } });
+        let key = Key::new(KUBEVIRTS, "harvester-system", "kubevirt");
+        stage.write(Write::Patch(key, json!({ "spec": { "configuration": gates } })), "helm");
+    }
+    if faults.contains(&BACKUP_TARGET_MISSING) {
+        let key = Key::new(BACKUP_TARGETS, LONGHORN_SPACE, "default");
+        stage.write(Write::Patch(key, json!({ "spec": { "backupTargetURL": "" } })), "helm");
+    }
 }
 
 /// A stage with nodes and platform, just installed.
@@ -128,6 +159,12 @@ fn platform() -> Vec<(Resource, Value)> {
     objects.extend(NODE_NAMES.iter().map(|name| (NODES, node(name))));
     objects.extend(NODE_NAMES.iter().map(|name| (LONGHORN_NODES, longhorn_node(name))));
     objects.push((STORAGE_CLASSES, storage_class()));
+    objects.extend(
+        SNAPSHOT_CLASSES
+            .iter()
+            .map(|(name, parameters)| (VOLUME_SNAPSHOT_CLASSES, snapshot_class(name, parameters))),
+    );
+    objects.push((BACKUP_TARGETS, backup_target()));
     objects.push((KUBEVIRTS, kubevirt()));
     objects.push((CDIS, cdi()));
     objects.push((API_SERVICES, api_service()));
@@ -212,7 +249,36 @@ fn longhorn_node(name: &str) -> Value {
     })
 }
 
-/// The class of Harvester's disks (domain.md §0).
+/// A class of volume snapshots. None is the default one (domain.md §0).
+fn snapshot_class(name: &str, parameters: &[(&str, &str)]) -> Value {
+    let mut class = json!({
+        "apiVersion": "snapshot.storage.k8s.io/v1",
+        "kind": "VolumeSnapshotClass",
+        "metadata": { "name": name },
+        "driver": "driver.longhorn.io",
+        "deletionPolicy": "Delete",
+    });
+    for (parameter, value) in parameters {
+        class["parameters"][*parameter] = (*value).into();
+    }
+    class
+}
+
+/// Where Longhorn keeps backups.
+fn backup_target() -> Value {
+    json!({
+        "apiVersion": "longhorn.io/v1beta2",
+        "kind": "BackupTarget",
+        "metadata": { "name": "default", "namespace": LONGHORN_SPACE },
+        "spec": {
+            "backupTargetURL": "nfs://backup.example:/harvester",
+            "credentialSecret": "",
+            "pollInterval": "5m0s",
+        },
+    })
+}
+
+/// The class of Harvester's disks (domain.md §0), annotated with the class of its snapshots as §3.1 recommends.
 fn storage_class() -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1",
@@ -222,6 +288,7 @@ fn storage_class() -> Value {
             "annotations": {
                 "storageclass.kubernetes.io/is-default-class": "true",
                 "harvesterhci.io/is-reserved-storageclass": "true",
+                "cdi.harvesterhci.io/storageProfileVolumeSnapshotClass": "longhorn-snapshot",
             },
         },
         "provisioner": "driver.longhorn.io",
@@ -232,8 +299,9 @@ fn storage_class() -> Value {
     })
 }
 
-/// KubeVirt, well (domain.md §0, §6).
+/// KubeVirt, well (domain.md §0, §6), with the gate that the manual adds (§6.1 there).
 fn kubevirt() -> Value {
+    let gates: Vec<&str> = GATES.into_iter().chain(["Snapshot"]).collect();
     let condition = |kind: &str, status: &str, message: &str| json!({ "type": kind, "status": status, "reason": "AllComponentsReady", "message": message });
     json!({
         "apiVersion": "kubevirt.io/v1",
@@ -242,13 +310,7 @@ fn kubevirt() -> Value {
         "spec": {
             "configuration": {
                 "developerConfiguration": {
-                    "featureGates": [
-                        "CPUManager",
-                        "DeclarativeHotplugVolumes",
-                        "ExpandDisks",
-                        "EnableVirtioFsConfigVolumes",
-                        "HostDevices",
-                    ],
+                    "featureGates": gates,
                 },
                 "vmRolloutStrategy": "LiveUpdate",
             },

@@ -4,9 +4,12 @@
 //! Compared are the set of objects, spec, labels, annotations, data; of each claim the way to its content; of each VM
 //! its strategy, what is queued, whether it runs and where; cordons and taints. Not compared are uids, times, statuses.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
+use regex::Regex;
 use serde_json::Value;
 
 use crate::sim::controller::CONTENT_STAMP;
@@ -51,6 +54,16 @@ pub const EXCEPTIONS: &[Exception] = &[
         field: "annotations.harvesterhci.io/vmRunStrategy",
         because: "vm-start: Harvester notes the strategy after the fact, and a rollback to Halted leaves the note \
                   (domain.md §1.2)",
+    },
+    Exception {
+        kind: "VirtualMachine.kubevirt.io",
+        field: "annotations.restore.kubevirt.io/",
+        because: "vm-restore: KubeVirt notes the uid of the last restore, also of one that was undone (domain.md §3.3)",
+    },
+    Exception {
+        kind: CLAIM,
+        field: "annotations.restore.kubevirt.io/",
+        because: "vm-restore: a restored claim names the uid of its restore (domain.md §3.3)",
     },
     Exception {
         kind: "VirtualMachine.kubevirt.io",
@@ -132,9 +145,15 @@ fn kind_of(object: &Value) -> String {
     }
 }
 
+/// A uid, which is another one each time.
+const ANY_UID: &str = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}";
+static UIDS: LazyLock<Regex> = LazyLock::new(|| Regex::new(ANY_UID).expect("a constant pattern"));
+static UIDS_OF_RESTORES: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(&format!("(restore|vmsnapshot)-{ANY_UID}")).expect("a constant pattern"));
+
 fn normal_form(objects: &[Value], annotations: &[&str]) -> BTreeMap<String, Fields> {
     let state = State { objects };
-    let mut all = BTreeMap::new();
+    let mut all: BTreeSet<(String, Fields)> = BTreeSet::new();
     for object in objects {
         let kind = kind_of(object);
         let excepted = |path: &str| EXCEPTIONS.iter().any(|e| e.kind == kind && path.starts_with(e.field));
@@ -142,16 +161,30 @@ fn normal_form(objects: &[Value], annotations: &[&str]) -> BTreeMap<String, Fiel
             continue;
         }
         let place = if namespace(object).is_empty() { "" } else { "/" };
-        let identity = format!("{kind} {}{place}{}", namespace(object), name(object));
+        // Names that are made of a uid are told apart by what is in the objects.
+        let called = UIDS.replace_all(name(object), "*");
+        let identity = format!("{kind} {}{place}{called}", namespace(object));
         let mut fields = state.fields(object);
         let marked = |path: &str| {
             path.strip_prefix("annotations.")
                 .is_some_and(|name| annotations.iter().any(|mark| name.starts_with(mark)))
         };
         fields.retain(|path, _| !excepted(path) && !marked(path));
-        all.insert(identity, fields);
+        for value in fields.values_mut() {
+            if let Cow::Owned(plain) = UIDS_OF_RESTORES.replace_all(value, "$1-*") {
+                *value = plain;
+            }
+        }
+        all.insert((identity, fields));
     }
-    all
+    let mut numbered = BTreeMap::new();
+    for (identity, fields) in all {
+        let number =
+            (1..).map(|number| if number == 1 { identity.clone() } else { format!("{identity}#{number}") });
+        let free = number.into_iter().find(|identity| !numbered.contains_key(identity));
+        numbered.insert(free.unwrap_or(identity), fields);
+    }
+    numbered
 }
 
 /// All objects of a cluster.
@@ -176,6 +209,17 @@ impl State<'_> {
             "VolumeImportSource" | "VolumeCloneSource" => owner(object, "DataVolume").is_some(),
             "BackingImage" => self.images().any(|of| *image::backing_key(of).name == *name(object)),
             "StorageClass" => self.images().any(|of| image::class_name(of) == name(object)),
+            "StorageProfile" => self.of_kind("StorageClass").any(|class| name(class) == name(object)),
+            "VirtualMachineSnapshotContent" => self
+                .of_kind("VirtualMachineSnapshot")
+                .any(|of| name(of) == text(object, "/spec/virtualMachineSnapshotName")),
+            "VolumeSnapshot" => self.has_owner(object, "VirtualMachineSnapshotContent"),
+            "VolumeSnapshotContent" => self
+                .of_kind("VolumeSnapshot")
+                .any(|snapshot| uid(snapshot) == text(object, "/spec/volumeSnapshotRef/uid")),
+            "Snapshot" | "Backup" => self.of_kind("VolumeSnapshotContent").any(|content| {
+                text(content, "/status/snapshotHandle").rsplit('/').next() == Some(name(object))
+            }),
             "PersistentVolume" => {
                 let claim = text(object, "/spec/claimRef/uid");
                 !claim.is_empty() && self.of_kind("PersistentVolumeClaim").any(|found| uid(found) == claim)
@@ -186,6 +230,12 @@ impl State<'_> {
 
     fn images(&self) -> impl Iterator<Item = &Value> {
         self.of_kind("VirtualMachineImage")
+    }
+
+    /// True if the owner of that kind is there.
+    fn has_owner(&self, object: &Value, kind: &'static str) -> bool {
+        let owner = owner(object, kind).map_or("", |owner| text(owner, "/uid"));
+        self.of_kind(kind).any(|found| uid(found) == owner)
     }
 
     /// True if the volume that an attachment, an engine or a replica belongs to is there.
@@ -213,6 +263,14 @@ impl State<'_> {
             "VirtualMachineInstance" => drop(fields.insert("runs".to_owned(), whereabouts(object))),
             "PersistentVolumeClaim" => self.add_disk(object, &mut fields),
             "VirtualMachineImage" => self.add_content(object, &mut fields),
+            "VirtualMachineSnapshot" => {
+                let (phase, ready) = (text(object, "/status/phase"), object["status"]["readyToUse"] == true);
+                fields.insert("snapshot".to_owned(), format!("{phase}, ready: {ready}"));
+            }
+            "BackupTarget" => {
+                let available = object["status"]["available"] == true;
+                fields.insert("available".to_owned(), available.to_string());
+            }
             "Node" if kind_of(object) == "Node" => add_taints(object, &mut fields),
             _ => {}
         }

@@ -241,6 +241,75 @@ pub(crate) const NO_SPACE: Fault = Fault {
     about_zh: "没有磁盘能容纳新的副本：新卷无法挂接",
 };
 
+/// KubeVirt takes no snapshots.
+pub(crate) const GATE_OFF: Fault = Fault {
+    name: "gate-off",
+    about: "the gate Snapshot is missing in the KubeVirt CR: snapshots and restores are refused until somebody adds it",
+    about_zh: "KubeVirt CR 缺少 Snapshot 特性门：补上之前，快照和恢复都被拒绝",
+};
+/// Longhorn has nowhere to put backups.
+pub(crate) const BACKUP_TARGET_MISSING: Fault = Fault {
+    name: "backup-target-missing",
+    about: "Longhorn's backup target has no URL: snapshots of type bak are neither made nor deleted until it has one",
+    about_zh: "Longhorn 备份目标没有 URL：在配置之前，bak 类型的快照既建不成也删不掉",
+};
+/// A disk is not in the snapshot.
+pub(crate) const SNAPSHOT_EXCLUDES_VOLUME: Fault = Fault {
+    name: "snapshot-excludes-volume",
+    about: "snapshots of VMs leave out the last disk without a word, and succeed",
+    about_zh: "虚拟机快照不声不响地漏掉最后一块磁盘，仍显示成功",
+};
+/// The guest agent does not freeze.
+pub(crate) const FREEZE_FAILS: Fault = Fault {
+    name: "freeze-fails",
+    about: "guest agents fail to freeze the file systems: snapshots of running VMs stay in progress until their deadline",
+    about_zh: "guest agent 冻结文件系统失败：运行中虚拟机的快照一直进行，直到超过期限",
+};
+/// A clone begins too late.
+pub(crate) const RESTORE_CLONE_FAILED: Fault = Fault {
+    name: "restore-clone-failed",
+    about: "copying into a restored volume begins a minute late: if the source is deleted by then, the copy fails",
+    about_zh: "恢复卷的拷贝晚一分钟才开始：若源卷已被删除，克隆状态为 failed",
+};
+/// A clone takes too long.
+pub(crate) const RESTORE_CLONE_INITIATED: Fault = Fault {
+    name: "restore-clone-initiated",
+    about: "copying into a restored volume takes three minutes: if the source is deleted meanwhile, it stays initiated",
+    about_zh: "恢复卷的拷贝要三分钟：若期间源卷被删除，克隆状态永远停在 initiated",
+};
+/// A clone is fast, its replicas are not.
+pub(crate) const RESTORE_DEGRADED_HEALS: Fault = Fault {
+    name: "restore-degraded-heals",
+    about: "copying into a restored volume takes a second, and building its other replicas two minutes: degraded, then \
+            healthy",
+    about_zh: "恢复卷的拷贝只要一秒，重建其余副本要两分钟：先 degraded，后 healthy",
+};
+/// A clone keeps one replica.
+pub(crate) const RESTORE_DEGRADED_STAYS: Fault = Fault {
+    name: "restore-degraded-stays",
+    about: "copying into a restored volume takes a second, but no disk has room for its other replicas: it stays degraded",
+    about_zh: "恢复卷的拷贝只要一秒，但没有磁盘能容纳其余副本：一直 degraded",
+};
+/// A restore disappears.
+pub(crate) const RESTORE_VANISHES: Fault = Fault {
+    name: "restore-vanishes",
+    about: "somebody deletes a restore while it waits for its volumes: it is gone and says nothing",
+    about_zh: "恢复正在等待卷时被别人删除：对象消失，没有任何说明",
+};
+/// The source of a clone disappears.
+pub(crate) const SOURCE_DELETED_MIDWAY: Fault = Fault {
+    name: "source-deleted-midway",
+    about: "three seconds after a copy from a snapshot began somebody deletes the source in Longhorn, kept or not",
+    about_zh: "从快照拷贝开始三秒后，别人在 Longhorn 中删除了源卷，不管它是否被保留",
+};
+/// A content cannot be deleted.
+pub(crate) const CONTENT_STUCK: Fault = Fault {
+    name: "content-stuck",
+    about: "Longhorn never gives a last answer about a new snapshot: its content fails again and again, and cannot be \
+            deleted while it carries the being-created annotation",
+    about_zh: "Longhorn 对新快照始终没有最终答复：content 不断失败，并因 being-created 注解而无法删除",
+};
+
 /// All of them, in the order of the list that a person reads.
 pub const ALL: &[Fault] = &[
     NO_ACPI,
@@ -263,6 +332,17 @@ pub const ALL: &[Fault] = &[
     IMPORT_RWX_NO_SHARE,
     IMPORT_STALL,
     CLONE_SOURCE_IN_USE,
+    GATE_OFF,
+    BACKUP_TARGET_MISSING,
+    SNAPSHOT_EXCLUDES_VOLUME,
+    FREEZE_FAILS,
+    CONTENT_STUCK,
+    RESTORE_CLONE_FAILED,
+    RESTORE_CLONE_INITIATED,
+    RESTORE_DEGRADED_HEALS,
+    RESTORE_DEGRADED_STAYS,
+    RESTORE_VANISHES,
+    SOURCE_DELETED_MIDWAY,
     STOP_HANGS,
     STOP_SLOW,
     HANDLER_HUNG,

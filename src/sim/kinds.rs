@@ -329,6 +329,15 @@ pub(crate) const UPGRADES: Resource = resource("harvesterhci.io", "upgrades");
 pub(crate) const MANAGED_CHARTS: Resource = resource("management.cattle.io", "managedcharts");
 /// What Fleet installs.
 pub(crate) const BUNDLES: Resource = resource("fleet.cattle.io", "bundles");
+/// Which driver makes snapshots of volumes, and how.
+pub(crate) const VOLUME_SNAPSHOT_CLASSES: Resource =
+    resource("snapshot.storage.k8s.io", "volumesnapshotclasses");
+/// Where Longhorn keeps backups.
+pub(crate) const BACKUP_TARGETS: Resource = resource("longhorn.io", "backuptargets");
+/// Longhorn's backups of snapshots.
+pub(crate) const LONGHORN_BACKUPS: Resource = resource("longhorn.io", "backups");
+/// What CDI knows of a storage class.
+pub(crate) const STORAGE_PROFILES: Resource = resource("cdi.kubevirt.io", "storageprofiles");
 /// Kept former states of an object, for instance of a running VM.
 pub(crate) const REVISIONS: Resource = resource("apps", "controllerrevisions");
 /// Longhorn's nodes with their disks.
@@ -474,6 +483,12 @@ pub(super) const KINDS: &[Kind] = &[
         .cluster()
         .with_status()
         .short(&["vsc", "vscs"]),
+    Kind::custom(VOLUME_SNAPSHOT_CLASSES, &["v1"], "VolumeSnapshotClass")
+        .cluster()
+        .short(&["vsclass", "vsclasses"]),
+    Kind::custom(BACKUP_TARGETS, &["v1beta2"], "BackupTarget").with_status().short(&["lhbt"]),
+    Kind::custom(LONGHORN_BACKUPS, &["v1beta2"], "Backup").with_status().short(&["lhb"]),
+    Kind::custom(STORAGE_PROFILES, &["v1beta1"], "StorageProfile").cluster().with_status(),
     Kind::custom(BACKUPS, &["v1beta1"], "VirtualMachineBackup").short(&["vmbackup", "vmbackups"]),
     Kind::custom(HARVESTER_RESTORES, &["v1beta1"], "VirtualMachineRestore")
         .short(&["vmrestore", "vmrestores"]),

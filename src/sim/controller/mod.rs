@@ -5,11 +5,13 @@
 
 mod cdi;
 mod csi;
+mod csi_snapshot;
 mod daemon;
 pub(in crate::sim) mod guest;
 mod harvester;
 pub(in crate::sim) mod image;
 pub(in crate::sim) mod instance;
+mod intruder;
 mod kubelet;
 pub(in crate::sim) mod launcher;
 pub(in crate::sim) mod longhorn;
@@ -19,6 +21,7 @@ mod probe;
 #[cfg(test)]
 mod scenarios;
 mod scheduler;
+mod snapshot;
 mod turn;
 mod visitor;
 mod vm;
@@ -33,6 +36,7 @@ pub(in crate::sim) use harvester::HARVESTER;
 pub(in crate::sim) use harvester::RUN_STRATEGY;
 pub(in crate::sim) use longhorn::SPACE as LONGHORN_SPACE;
 pub(in crate::sim) use node::address as node_address;
+pub(in crate::sim) use snapshot::LOADED_GATES;
 pub(in crate::sim) use volume::CONTENT_STAMP;
 
 use crate::sim::world::Controller;
@@ -61,10 +65,15 @@ pub(super) fn all() -> Vec<Arc<dyn Controller>> {
         Arc::new(volume::Volumes),
         Arc::new(csi::AttachDetach),
         Arc::new(csi::Attacher),
+        Arc::new(csi_snapshot::VolumeSnapshots),
+        Arc::new(csi_snapshot::Contents),
         Arc::new(outage::Outages),
         Arc::new(visitor::Visitor),
+        Arc::new(intruder::Restores),
+        Arc::new(intruder::Sources),
     ];
     all.extend(cdi::all());
     all.extend(longhorn::all());
+    all.extend(snapshot::all());
     all
 }

@@ -83,6 +83,11 @@ impl<'a> Turn<'a> {
         self.done.writes.push(Write::DeleteNow(key.clone()));
     }
 
+    /// What a subresource answers.
+    pub(super) fn add(&mut self, writes: Vec<Write>) {
+        self.done.writes.extend(writes);
+    }
+
     pub(super) fn event(&mut self, about: &Key, kind: &'static str, reason: &str, message: &str) {
         self.done.writes.push(Write::Event {
             about: about.clone(),

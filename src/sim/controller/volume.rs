@@ -6,6 +6,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::sim::controller::cdi::is_populated;
+use crate::sim::controller::csi_snapshot;
 use crate::sim::controller::longhorn;
 use crate::sim::controller::longhorn::DRIVER;
 use crate::sim::controller::longhorn::backing;
@@ -21,6 +22,7 @@ use crate::sim::kinds::VOLUMES;
 use crate::sim::object::claims;
 use crate::sim::object::deleting;
 use crate::sim::object::has_finalizer;
+use crate::sim::object::moment;
 use crate::sim::object::namespace;
 use crate::sim::object::text;
 use crate::sim::object::uid;
@@ -30,6 +32,7 @@ use crate::sim::world::Context;
 use crate::sim::world::Controller;
 use crate::sim::world::Key;
 use crate::sim::world::Reconciled;
+use crate::time::Timestamp;
 
 /// What is on a volume, as a word: it shows whether data survived (design.md R2).
 pub(in crate::sim) const CONTENT_STAMP: &str = "sim/content-stamp";
@@ -37,6 +40,9 @@ pub(in crate::sim) const CONTENT_STAMP: &str = "sim/content-stamp";
 pub(in crate::sim) const BLANK: &str = "blank";
 /// Keeps a claim that a pod uses.
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
+/// How long a volume that Longhorn itself has attached outlives its claim: the copy of a restore runs against it
+/// (domain.md §3.6).
+const DETACH_TAKES: Duration = Duration::from_secs(8);
 /// How often a volume that is being made is looked at.
 const CREATE_POLL: Duration = Duration::from_millis(500);
 /// How often what waits for another object looks again.
@@ -116,21 +122,26 @@ fn provision(turn: &mut Turn<'_>, key: &Key, claim: &Value) {
     if turn.fault(PVC_NEVER_BINDS) {
         return turn.again_after(POLL * 5);
     }
-    let content = match content(turn, claim, &class) {
+    let name = format!("pvc-{}", uid(claim));
+    let made = longhorn::volume(turn.context.view, &name);
+    let content = match content(turn, claim, &class, made.as_deref()) {
         Ok(Some(content)) => content,
         Ok(None) => return turn.again_after(POLL),
         Err(why) => {
-            let message = format!("failed to provision volume with StorageClass \"{name}\": {why}");
+            let class = class_name(claim);
+            let message = format!("failed to provision volume with StorageClass \"{class}\": {why}");
             turn.event(key, "Warning", "ProvisioningFailed", &message);
             return turn.again_after(POLL * 5);
         }
     };
-    let name = format!("pvc-{}", uid(claim));
     // CreateVolume returns when the volume has left `creating` (domain.md §3.5).
-    let made = longhorn::volume(turn.context.view, &name).map(|made| text(&made, "/status/state").to_owned());
-    match made.as_deref() {
+    match made.as_deref().map(|made| text(made, "/status/state")) {
         None => {
-            turn.create(LONGHORN_VOLUMES, longhorn::new_volume(&name, claim, &class));
+            let mut made = longhorn::new_volume(&name, claim, &class);
+            if let Content::Copied(Some((field, source))) = &content {
+                made["spec"][*field] = source.as_str().into();
+            }
+            turn.create(LONGHORN_VOLUMES, made);
             return turn.again_after(CREATE_POLL);
         }
         Some("" | "creating") => return turn.again_after(CREATE_POLL),
@@ -148,10 +159,41 @@ fn provision(turn: &mut Turn<'_>, key: &Key, claim: &Value) {
     turn.event(key, "Normal", "ProvisioningSucceeded", &message);
 }
 
-/// What a new volume of the class begins with: the file of its backing image, if it names one (domain.md §2.5). None
-/// while the file is not there yet; an error if it cannot be used.
-fn content(turn: &Turn<'_>, claim: &Value, class: &Value) -> Result<Option<String>, String> {
-    let Some(key) = backing::of_class(class) else { return Ok(Some(BLANK.to_owned())) };
+fn class_name(claim: &Value) -> &str {
+    text(claim, "/spec/storageClassName")
+}
+
+/// What a new volume begins with.
+enum Content {
+    /// It is there from the beginning, as this word.
+    Given(String),
+    /// It is copied later. The field of Longhorn's volume that says from where, unless the volume is there already.
+    Copied(Option<(&'static str, String)>),
+}
+
+/// What a new volume of the class begins with: the data of a snapshot if the claim names one, else the file of the
+/// backing image that the class names (domain.md §2.5). None while that is not there yet; an error if it cannot be used.
+fn content(
+    turn: &Turn<'_>,
+    claim: &Value,
+    class: &Value,
+    made: Option<&Value>,
+) -> Result<Option<Content>, String> {
+    if text(claim, "/spec/dataSource/kind") == "VolumeSnapshot" {
+        if made.is_some() {
+            return Ok(Some(Content::Copied(None)));
+        }
+        let snapshot = text(claim, "/spec/dataSource/name");
+        let size = longhorn::bytes(text(claim, "/spec/resources/requests/storage"));
+        let source = longhorn::recovery::source(
+            turn,
+            &csi_snapshot::handle_of(turn, namespace(claim), snapshot)?,
+            size,
+        )?;
+        return Ok(Some(Content::Copied(Some(source))));
+    }
+    let given = |stamp: &str| Ok(Some(Content::Given(stamp.to_owned())));
+    let Some(key) = backing::of_class(class) else { return given(BLANK) };
     let Some(image) = turn.context.view.get(&key) else {
         return Err(format!("backingimages.longhorn.io \"{}\" not found", key.name));
     };
@@ -163,19 +205,20 @@ fn content(turn: &Turn<'_>, claim: &Value, class: &Value) -> Result<Option<Strin
     if size < least {
         return Err(format!("volume size {size} is less than the backing image size {least}"));
     }
-    Ok(Some(backing::stamp(&image).to_owned()))
+    given(backing::stamp(&image))
 }
 
 /// A new volume for a claim.
-fn volume(name: &str, claim: &Value, class: &Value, content: &str) -> Value {
+fn volume(name: &str, claim: &Value, class: &Value, content: &Content) -> Value {
     let reclaim = class["reclaimPolicy"].as_str().unwrap_or("Delete");
+    let mut annotations = json!({ "pv.kubernetes.io/provisioned-by": DRIVER });
+    if let Content::Given(stamp) = content {
+        annotations[CONTENT_STAMP] = stamp.as_str().into();
+    }
     json!({
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {
-            "name": name,
-            "annotations": { "pv.kubernetes.io/provisioned-by": DRIVER, CONTENT_STAMP: content },
-        },
+        "metadata": { "name": name, "annotations": annotations },
         "spec": {
             "accessModes": claim["spec"]["accessModes"],
             "capacity": { "storage": claim["spec"]["resources"]["requests"]["storage"] },
@@ -266,21 +309,22 @@ impl Controller for Volumes {
             (true, Some(_)) => "Bound",
             (true, None) => "Released",
         };
-        turn.status(key, &volume, json!({ "phase": phase }));
+        if text(&volume, "/status/phase") != phase {
+            let now = turn.now().to_string();
+            turn.status(key, &volume, json!({ "phase": phase, "lastPhaseTransitionTime": now }));
+            return turn.end();
+        }
         let reclaim = text(&volume, "/spec/persistentVolumeReclaimPolicy") == "Delete";
-        if phase == "Released"
-            && reclaim
-            && !deleting(&volume)
-            && text(&volume, "/status/phase") == "Released"
-        {
-            reclaim_volume(&mut turn, key, &volume);
+        let since = moment(&volume, "/status/lastPhaseTransitionTime").unwrap_or(turn.now());
+        if phase == "Released" && reclaim && !deleting(&volume) {
+            reclaim_volume(&mut turn, key, &volume, since);
         }
         turn.end()
     }
 }
 
 /// What Longhorn holds goes first, once no node has it any more.
-fn reclaim_volume(turn: &mut Turn<'_>, key: &Key, volume: &Value) {
+fn reclaim_volume(turn: &mut Turn<'_>, key: &Key, volume: &Value, since: Timestamp) {
     let view = turn.context.view;
     let attached = view
         .list(VOLUME_ATTACHMENTS, None)
@@ -291,6 +335,10 @@ fn reclaim_volume(turn: &mut Turn<'_>, key: &Key, volume: &Value) {
         _ if attached => turn.again_after(POLL),
         None => turn.delete(key),
         Some(stored) => {
+            let busy = ["attaching", "attached"].contains(&text(&stored, "/status/state"));
+            if busy && !turn.passed(since, DETACH_TAKES) {
+                return turn.again_after(POLL);
+            }
             if !deleting(&stored) {
                 turn.delete(&Key::new(LONGHORN_VOLUMES, longhorn::SPACE, handle));
             }
@@ -312,7 +360,7 @@ mod tests {
             "spec": { "accessModes": ["ReadWriteMany"], "resources": { "requests": { "storage": "10Gi" } } },
         });
         let class = json!({ "metadata": { "name": "harvester-longhorn" } });
-        let made = volume("pvc-u1", &claim, &class, BLANK);
+        let made = volume("pvc-u1", &claim, &class, &Content::Given(BLANK.to_owned()));
         assert_eq!(annotation(&made, CONTENT_STAMP), Some(BLANK));
         assert_eq!(text(&made, "/spec/claimRef/uid"), "u1");
         assert_eq!(text(&made, "/spec/persistentVolumeReclaimPolicy"), "Delete");

@@ -267,6 +267,127 @@ const COLUMNS: &[(Resource, &[Column])] = &[
     ),
     (kinds::MIGRATIONS, &[NAME, path("Phase", "/status/phase"), path("VMI", "/spec/vmiName"), AGE]),
     (kinds::KUBEVIRTS, &[NAME, AGE, path("Phase", "/status/phase")]),
+    (
+        kinds::SNAPSHOTS,
+        &[
+            NAME,
+            path("SourceKind", "/spec/source/kind"),
+            path("SourceName", "/spec/source/name"),
+            path("Phase", "/status/phase"),
+            path("ReadyToUse", "/status/readyToUse"),
+            column("CreationTime", Cell::Age("/status/creationTime")),
+            path("Error", "/status/error/message"),
+        ],
+    ),
+    (
+        kinds::SNAPSHOT_CONTENTS,
+        &[
+            NAME,
+            path("ReadyToUse", "/status/readyToUse"),
+            column("CreationTime", Cell::Age("/status/creationTime")),
+            path("Error", "/status/error/message"),
+        ],
+    ),
+    (
+        kinds::RESTORES,
+        &[
+            NAME,
+            path("TargetKind", "/spec/target/kind"),
+            path("TargetName", "/spec/target/name"),
+            path("Complete", "/status/complete"),
+            column("RestoreTime", Cell::Age("/status/restoreTime")),
+        ],
+    ),
+    (
+        kinds::VOLUME_SNAPSHOTS,
+        &[
+            NAME,
+            path("ReadyToUse", "/status/readyToUse"),
+            path("SourcePVC", "/spec/source/persistentVolumeClaimName"),
+            path("SourceSnapshotContent", "/spec/source/volumeSnapshotContentName"),
+            path("RestoreSize", "/status/restoreSize"),
+            path("SnapshotClass", "/spec/volumeSnapshotClassName"),
+            path("SnapshotContent", "/status/boundVolumeSnapshotContentName"),
+            column("CreationTime", Cell::Age("/status/creationTime")),
+            AGE,
+        ],
+    ),
+    (
+        kinds::VOLUME_SNAPSHOT_CONTENTS,
+        &[
+            NAME,
+            path("ReadyToUse", "/status/readyToUse"),
+            path("RestoreSize", "/status/restoreSize"),
+            path("DeletionPolicy", "/spec/deletionPolicy"),
+            path("Driver", "/spec/driver"),
+            path("VolumeSnapshotClass", "/spec/volumeSnapshotClassName"),
+            path("VolumeSnapshot", "/spec/volumeSnapshotRef/name"),
+            path("VolumeSnapshotNamespace", "/spec/volumeSnapshotRef/namespace"),
+            AGE,
+        ],
+    ),
+    (
+        kinds::VOLUME_SNAPSHOT_CLASSES,
+        &[NAME, path("Driver", "/driver"), path("DeletionPolicy", "/deletionPolicy"), AGE],
+    ),
+    (
+        kinds::LONGHORN_SNAPSHOTS,
+        &[
+            NAME,
+            path("Volume", "/spec/volume"),
+            path("CreationTime", "/status/creationTime"),
+            path("ReadyToUse", "/status/readyToUse"),
+            path("RestoreSize", "/status/restoreSize"),
+            path("Size", "/status/size"),
+            AGE,
+        ],
+    ),
+    (
+        kinds::LONGHORN_BACKUPS,
+        &[
+            NAME,
+            path("SnapshotName", "/status/snapshotName"),
+            path("SnapshotSize", "/status/size"),
+            path("SnapshotCreatedAt", "/status/snapshotCreatedAt"),
+            path("BackupTarget", "/status/backupTargetName"),
+            path("State", "/status/state"),
+            path("LastSyncedAt", "/status/lastSyncedAt"),
+        ],
+    ),
+    (
+        kinds::BACKUP_TARGETS,
+        &[
+            NAME,
+            path("URL", "/spec/backupTargetURL"),
+            path("Credential", "/spec/credentialSecret"),
+            path("LastBackupAt", "/spec/pollInterval"),
+            path("Available", "/status/available"),
+            path("LastSyncedAt", "/status/lastSyncedAt"),
+        ],
+    ),
+    (
+        kinds::BACKUPS,
+        &[
+            NAME,
+            path("SOURCE_KIND", "/spec/source/kind"),
+            path("SOURCE_NAME", "/spec/source/name"),
+            path("TYPE", "/spec/type"),
+            path("READY_TO_USE", "/status/readyToUse"),
+            AGE,
+            path("ERROR", "/status/error/message"),
+        ],
+    ),
+    (
+        kinds::HARVESTER_RESTORES,
+        &[
+            NAME,
+            path("TARGET_KIND", "/spec/target/kind"),
+            path("TARGET_NAME", "/spec/target/name"),
+            path("COMPLETE", "/status/complete"),
+            AGE,
+            path("ERROR", "/status/error/message"),
+        ],
+    ),
 ];
 
 fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {

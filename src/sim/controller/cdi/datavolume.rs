@@ -16,6 +16,7 @@ use crate::sim::kinds::IMPORT_SOURCES;
 use crate::sim::object::Conditions;
 use crate::sim::object::annotation;
 use crate::sim::object::deleting;
+use crate::sim::object::items;
 use crate::sim::object::name;
 use crate::sim::object::namespace;
 use crate::sim::object::owned_by;
@@ -29,6 +30,10 @@ use crate::sim::world::Reconciled;
 
 /// A claim that was filled before, by somebody else (domain.md §2.4).
 const PRE_POPULATED: &str = "cdi.kubevirt.io/storage.prePopulated";
+/// The same, said by the claim.
+const POPULATED_FOR: &str = "cdi.kubevirt.io/storage.populatedFor";
+/// Lets a DataVolume take over a claim that exists.
+const ADOPTION: &str = "cdi.kubevirt.io/allowClaimAdoption";
 /// How often a DataVolume that cannot begin is looked at.
 const POLL: Duration = Duration::from_secs(5);
 
@@ -63,11 +68,10 @@ impl Controller for DataVolumes {
         let claim = context.view.get(&Key { resource: CLAIMS, ..key.clone() });
         match claim.as_deref() {
             None if text(&volume, "/status/phase") == "Succeeded" => {}
+            None if annotation(&volume, PRE_POPULATED).is_some() => turn.again_after(POLL),
             None => begin(&mut turn, key, &volume, &source),
+            Some(claim) if is_filled(claim, &volume) => adopt(&mut turn, key, &volume, claim),
             Some(claim) if is_own(claim, &volume) => report(&mut turn, key, &volume, claim, &source),
-            Some(claim) if annotation(&volume, PRE_POPULATED) == Some(&*key.name) => {
-                adopt(&mut turn, key, &volume, claim)
-            }
             Some(_) => {
                 let message =
                     format!("Resource \"{}\" already exists and is not managed by DataVolume", key.name);
@@ -81,6 +85,14 @@ impl Controller for DataVolumes {
 
 fn is_own(claim: &Value, volume: &Value) -> bool {
     owner(claim, "DataVolume").is_some_and(|owner| text(owner, "/uid") == uid(volume))
+}
+
+/// True for a claim that others have filled and that the DataVolume may take over.
+fn is_filled(claim: &Value, volume: &Value) -> bool {
+    let own = Some(name(volume));
+    annotation(volume, PRE_POPULATED) == own
+        || annotation(claim, POPULATED_FOR) == own
+        || annotation(volume, ADOPTION) == Some("true")
 }
 
 /// Makes the claim, and the object that tells the populator what to fill it with.
@@ -256,9 +268,13 @@ fn tell(turn: &mut Turn<'_>, key: &Key, phase: &str) {
     turn.event(key, "Normal", phase, &message);
 }
 
-/// A claim that others have filled is as good as an import (domain.md §2.4).
+/// A claim that others have filled is as good as an import, and goes with its DataVolume from now on (domain.md §2.4).
 fn adopt(turn: &mut Turn<'_>, key: &Key, volume: &Value, claim: &Value) {
     if text(claim, "/status/phase") == "Bound" {
+        if items(claim, "/metadata/ownerReferences").is_empty() {
+            let claim_key = Key { resource: CLAIMS, ..key.clone() };
+            turn.patch(&claim_key, claim, json!({ "metadata": { "ownerReferences": [owned_by(volume)] } }));
+        }
         let mut conditions = Conditions::of(volume, turn.now());
         conditions.set("Bound", "True", "Bound", &format!("PVC {} Bound", key.name));
         conditions.set("Ready", "True", "", "");

@@ -5,6 +5,7 @@
 mod datavolume;
 mod importer;
 mod populator;
+mod profile;
 
 use std::sync::Arc;
 
@@ -42,6 +43,8 @@ pub(super) fn all() -> Vec<Arc<dyn Controller>> {
         Arc::new(populator::Populators),
         Arc::new(populator::Abandoned),
         Arc::new(importer::Workers),
+        Arc::new(profile::Profiles),
+        Arc::new(profile::AnnotatedClasses),
     ]
 }
 

@@ -16,7 +16,6 @@ use crate::sim::controller::volume::BLANK;
 use crate::sim::fault::IMPORT_RESET;
 use crate::sim::fault::IMPORT_STALL;
 use crate::sim::kinds::BACKING_IMAGES;
-use crate::sim::kinds::VOLUMES;
 use crate::sim::object::annotation;
 use crate::sim::object::deleting;
 use crate::sim::object::moment;
@@ -163,10 +162,8 @@ fn data(view: &dyn View, image: &Value) -> Result<(String, u64), String> {
     let volume = of("volume-name");
     let stored = longhorn::volume(view, volume)
         .ok_or_else(|| format!("volumes.longhorn.io \"{volume}\" not found"))?;
-    let volumes = view.list(VOLUMES, None);
-    let persistent = volumes.iter().find(|found| text(found, "/spec/csi/volumeHandle") == volume);
-    let stamp = persistent.and_then(|found| annotation(found, CONTENT_STAMP)).unwrap_or(BLANK);
-    Ok((stamp.to_owned(), text(&stored, "/spec/size").parse().unwrap_or(0)))
+    let stamp = longhorn::stamp(view, volume).unwrap_or_else(|| BLANK.to_owned());
+    Ok((stamp, text(&stored, "/spec/size").parse().unwrap_or(0)))
 }
 
 /// The SHA-512 of a file: here that of the word for its content.

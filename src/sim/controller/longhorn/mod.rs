@@ -2,7 +2,10 @@
 //! (domain.md §2.5, §3.6, §6).
 
 pub(in crate::sim) mod backing;
+pub(super) mod clone;
 mod disk;
+pub(super) mod recovery;
+mod snapshot;
 mod ticket;
 mod volume;
 
@@ -11,11 +14,14 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::sim::controller::CONTENT_STAMP;
 use crate::sim::controller::turn::Turn;
 use crate::sim::fault::NO_SPACE;
 use crate::sim::kinds::LONGHORN_ENGINES;
 use crate::sim::kinds::LONGHORN_NODES;
 use crate::sim::kinds::LONGHORN_VOLUMES;
+use crate::sim::kinds::VOLUMES;
+use crate::sim::object::annotation;
 use crate::sim::object::is_true;
 use crate::sim::object::text;
 use crate::sim::object::uid;
@@ -43,6 +49,10 @@ pub(super) fn all() -> Vec<Arc<dyn Controller>> {
         Arc::new(ticket::Tickets),
         Arc::new(disk::Disks),
         Arc::new(backing::BackingImages),
+        Arc::new(clone::Clones),
+        Arc::new(snapshot::Snapshots),
+        Arc::new(snapshot::Backups),
+        Arc::new(snapshot::BackupTargets),
     ]
 }
 
@@ -96,8 +106,27 @@ pub(super) fn engine_started_at(view: &dyn View, handle: &str) -> Option<Timesta
     engines.first().and_then(|engine| volume::started_at(engine))
 }
 
-/// True if the volume takes an attachment: `IsVolumeReady` of LH types/volumes.go:14-56 (domain.md §3.6).
+/// What is on a volume: the word that the volume of the cluster carries.
+fn stamp(view: &dyn View, handle: &str) -> Option<String> {
+    let volumes = view.list(VOLUMES, None);
+    let persistent = volumes.iter().find(|found| text(found, "/spec/csi/volumeHandle") == handle)?;
+    annotation(persistent, CONTENT_STAMP).map(str::to_owned)
+}
+
+/// True if the volume is ready for workloads: `IsVolumeReady` of LH types/volumes.go:14-56 (domain.md §3.6).
 pub(super) fn is_ready(volume: &Value) -> bool {
+    let copied =
+        ["completed", "copy-completed-awaiting-healthy"].contains(&text(volume, "/status/cloneStatus/state"));
+    let filled = match recovery::origin(volume) {
+        None => true,
+        Some(recovery::Handle::Snapshot { .. }) => copied,
+        Some(recovery::Handle::Backup { .. }) => volume["status"]["restoreRequired"] == json!(false),
+    };
+    filled && is_attachable(volume)
+}
+
+/// True if Longhorn itself can attach the volume.
+fn is_attachable(volume: &Value) -> bool {
     let state = text(volume, "/status/state");
     let scheduled = is_true(volume, "Scheduled");
     !["", "creating", "deleting"].contains(&state)

@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::sim::controller::longhorn;
 use crate::sim::controller::turn::Turn;
 use crate::sim::kinds::LONGHORN_ATTACHMENTS;
+use crate::sim::kinds::LONGHORN_REPLICAS;
 use crate::sim::kinds::LONGHORN_VOLUMES;
 use crate::sim::object::deleting;
 use crate::sim::object::text;
@@ -13,6 +14,42 @@ use crate::sim::world::Context;
 use crate::sim::world::Controller;
 use crate::sim::world::Key;
 use crate::sim::world::Reconciled;
+
+/// A ticket of one of Longhorn's own controllers: it explains why a volume is attached though its VM is off.
+pub(super) struct Ticket {
+    /// Its id among the tickets of the volume.
+    pub(super) id: String,
+    /// Which controller.
+    pub(super) kind: &'static str,
+}
+
+impl Ticket {
+    /// Buys the ticket, to where the volume is or can be. True once the volume is attached.
+    pub(super) fn admits(&self, turn: &mut Turn<'_>, volume: &str) -> bool {
+        let view = turn.context.view;
+        let key = Key::new(LONGHORN_ATTACHMENTS, longhorn::SPACE, volume);
+        let (Some(stored), Some(tickets)) = (longhorn::volume(view, volume), view.get(&key)) else {
+            return false;
+        };
+        let bought = text(&tickets["spec"]["attachmentTickets"][&self.id], "/nodeID").to_owned();
+        let node = [bought.as_str(), text(&stored, "/spec/nodeID")].into_iter().find(|node| !node.is_empty());
+        let replicas = longhorn::parts(view, LONGHORN_REPLICAS, volume);
+        let replica =
+            || replicas.iter().map(|replica| text(replica, "/spec/nodeID")).find(|node| !node.is_empty());
+        let Some(node) = node.or_else(replica) else { return false };
+        let ticket = json!({ "id": self.id, "type": self.kind, "nodeID": node, "parameters": {} });
+        turn.patch(&key, &tickets, json!({ "spec": { "attachmentTickets": { (&self.id): ticket } } }));
+        text(&stored, "/status/state") == "attached" && text(&stored, "/status/currentNodeID") == node
+    }
+
+    /// Gives the ticket back.
+    pub(super) fn give_back(&self, turn: &mut Turn<'_>, volume: &str) {
+        let key = Key::new(LONGHORN_ATTACHMENTS, longhorn::SPACE, volume);
+        if let Some(tickets) = turn.context.view.get(&key) {
+            turn.patch(&key, &tickets, json!({ "spec": { "attachmentTickets": { (&self.id): null } } }));
+        }
+    }
+}
 
 /// Longhorn's attachment controller.
 pub(super) struct Tickets;
@@ -64,5 +101,5 @@ impl Controller for Tickets {
 }
 
 fn is_free(volume: &Value) -> bool {
-    text(volume, "/status/state") == "detached" && longhorn::is_ready(volume)
+    text(volume, "/status/state") == "detached" && longhorn::is_attachable(volume)
 }

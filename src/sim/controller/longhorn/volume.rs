@@ -11,6 +11,8 @@ use crate::sim::controller::longhorn::DRIVER;
 use crate::sim::controller::longhorn::ENGINE_IMAGE;
 use crate::sim::controller::longhorn::FINALIZER;
 use crate::sim::controller::longhorn::SPACE;
+use crate::sim::controller::longhorn::clone;
+use crate::sim::controller::longhorn::recovery;
 use crate::sim::controller::node;
 use crate::sim::controller::turn::Turn;
 use crate::sim::fault::ATTACH_FLAPS;
@@ -20,12 +22,14 @@ use crate::sim::kinds::CLAIMS;
 use crate::sim::kinds::LONGHORN_ATTACHMENTS;
 use crate::sim::kinds::LONGHORN_ENGINES;
 use crate::sim::kinds::LONGHORN_REPLICAS;
+use crate::sim::kinds::LONGHORN_SNAPSHOTS;
 use crate::sim::kinds::LONGHORN_VOLUMES;
 use crate::sim::kinds::VOLUMES;
 use crate::sim::object::Conditions;
 use crate::sim::object::annotation;
 use crate::sim::object::deleting;
 use crate::sim::object::key_of;
+use crate::sim::object::moment;
 use crate::sim::object::name;
 use crate::sim::object::pairs;
 use crate::sim::object::text;
@@ -113,6 +117,20 @@ impl Facts<'_> {
         !self.wanted().is_empty() && self.wanted() == text(self.volume, "/status/currentNodeID")
     }
 
+    /// How many replicas it is to have by now.
+    fn wanted_replicas(&self) -> usize {
+        let wanted = self.volume["spec"]["numberOfReplicas"].as_u64().unwrap_or(1);
+        if clone::has_one_replica(self.volume) { 1 } else { usize::try_from(wanted).unwrap_or(1) }
+    }
+
+    /// How many replicas make it healthy.
+    fn full_number(&self) -> usize {
+        let wanted = self.volume["spec"]["numberOfReplicas"].as_u64().unwrap_or(0);
+        let number =
+            if recovery::origin(self.volume).is_some() { usize::try_from(wanted).unwrap_or(0) } else { 0 };
+        number.max(self.replicas.len())
+    }
+
     /// Of each replica whether it has a node.
     fn placed(&self) -> bool {
         self.replicas.iter().all(|replica| !text(replica, "/spec/nodeID").is_empty())
@@ -160,10 +178,14 @@ fn place(turn: &mut Turn<'_>, key: &Key, facts: &Facts<'_>) {
     let taken: Vec<&str> = facts.replicas.iter().map(|replica| text(replica, "/spec/nodeID")).collect();
     let mut nodes = longhorn::nodes_with_room(turn, size.parse().unwrap_or(0));
     nodes.retain(|node| !taken.contains(&node.as_str()));
+    if !facts.replicas.is_empty() && clone::has_no_room(turn, volume) {
+        nodes.clear();
+    }
     let mut nodes = nodes.into_iter();
-    if facts.replicas.is_empty() {
-        let wanted = volume["spec"]["numberOfReplicas"].as_u64().unwrap_or(1);
-        for i in 0..wanted {
+    let there = facts.replicas.len();
+    // The others of a clone are built while it is attached (domain.md §3.6).
+    if there == 0 || there < facts.wanted_replicas() && text(volume, "/status/state") == "attached" {
+        for i in there..facts.wanted_replicas() {
             let spec = json!({
                 "volumeName": &*key.name,
                 "volumeSize": size,
@@ -179,6 +201,8 @@ fn place(turn: &mut Turn<'_>, key: &Key, facts: &Facts<'_>) {
             let replica = longhorn::part(volume, "Replica", &format!("{}-r-{i}", key.name), &spec);
             turn.create(LONGHORN_REPLICAS, replica);
         }
+    }
+    if there == 0 {
         let spec = json!({
             "volumeName": &*key.name, "volumeSize": size, "nodeID": "", "desireState": "stopped", "active": true,
             "dataEngine": "v1", "image": ENGINE_IMAGE,
@@ -218,14 +242,16 @@ fn follow(turn: &mut Turn<'_>, key: &Key, facts: &Facts<'_>, state: &str) {
     let healthy = modes.values().filter(|mode| **mode == "RW").count();
     let robustness = match running {
         false => "unknown",
-        true if healthy == facts.replicas.len() => "healthy",
+        true if healthy == facts.full_number() => "healthy",
         true if healthy > 0 => "degraded",
         true => "faulted",
     };
     follow_engine(turn, key, current, running, modes);
 
     let mut conditions = Conditions::of(volume, turn.now());
-    if facts.placed() {
+    // While it is detached one replica is enough: the setting allow-volume-creation-with-degraded-availability.
+    let some_placed = facts.replicas.iter().any(|replica| !text(replica, "/spec/nodeID").is_empty());
+    if facts.placed() || !running && some_placed {
         conditions.set("Scheduled", "True", "", "");
     } else {
         let message = "precheck new replica failed: insufficient storage";
@@ -263,12 +289,20 @@ fn follow_replicas(turn: &mut Turn<'_>, facts: &Facts<'_>, running: bool) -> ser
         let mut spec = json!({ "desireState": if running { "running" } else { "stopped" } });
         let now = turn.now().to_string();
         if running {
-            modes.insert(name(replica).to_owned(), if lost { "ERR" } else { "RW" }.into());
+            let rebuilds = !lost && rebuilds(turn, facts, replica);
+            let mode = match (lost, rebuilds) {
+                (true, _) => "ERR",
+                (_, true) => "WO",
+                _ => "RW",
+            };
+            modes.insert(name(replica).to_owned(), mode.into());
             let failed = text(replica, "/spec/failedAt");
             match lost {
                 true if failed.is_empty() => spec["failedAt"] = now.into(),
                 false if !failed.is_empty() => spec["failedAt"] = "".into(),
-                false if text(replica, "/spec/healthyAt").is_empty() => spec["healthyAt"] = now.into(),
+                false if !rebuilds && text(replica, "/spec/healthyAt").is_empty() => {
+                    spec["healthyAt"] = now.into()
+                }
                 _ => {}
             }
         }
@@ -281,6 +315,24 @@ fn follow_replicas(turn: &mut Turn<'_>, facts: &Facts<'_>, running: bool) -> ser
         turn.status(&key, replica, json!({ "currentState": state, "started": state == "running" }));
     }
     modes
+}
+
+/// True while a replica gets its data from the others: it came later than they, and has not been healthy yet.
+fn rebuilds(turn: &mut Turn<'_>, facts: &Facts<'_>, replica: &Value) -> bool {
+    let is_new = |replica: &Value| text(replica, "/spec/healthyAt").is_empty();
+    if !is_new(replica) || facts.replicas.iter().all(|replica| is_new(replica)) {
+        return false;
+    }
+    let engine = longhorn::parts(turn.context.view, LONGHORN_ENGINES, name(facts.volume));
+    let since = engine.first().and_then(|engine| {
+        let writes_only = engine["status"]["replicaModeMap"][name(replica)] == "WO";
+        let times = &engine["status"]["replicaTransitionTimeMap"];
+        moment(times, &format!("/{}", name(replica))).filter(|_| writes_only)
+    });
+    since.is_none_or(|since| {
+        let takes = clone::rebuild_takes(turn);
+        !turn.passed(since, takes)
+    })
 }
 
 /// The engine runs where the volume is attached; its map of modes is empty elsewhere (domain.md §3.6).
@@ -365,6 +417,11 @@ fn delete(turn: &mut Turn<'_>, key: &Key, facts: &Facts<'_>) {
     }
     for replica in facts.replicas {
         turn.delete(&key_of(LONGHORN_REPLICAS, replica));
+    }
+    for snapshot in view.list(LONGHORN_SNAPSHOTS, Some(SPACE)) {
+        if text(&snapshot, "/spec/volume") == &*key.name && !deleting(&snapshot) {
+            turn.delete(&key_of(LONGHORN_SNAPSHOTS, &snapshot));
+        }
     }
     turn.delete(&Key::new(LONGHORN_ENGINES, SPACE, &engine_name(key)));
     turn.delete(&Key { resource: LONGHORN_ATTACHMENTS, ..key.clone() });

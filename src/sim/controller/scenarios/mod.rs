@@ -7,6 +7,8 @@ mod imports;
 mod life;
 mod mishaps;
 mod probes;
+mod restores;
+mod snapshots;
 mod trouble;
 
 use std::sync::Arc;
