@@ -12,9 +12,14 @@ use crate::definition::model::ActionKind;
 /// `Some(true)`: the effect is there and is provably this attempt's. `Some(false)`: it provably is not there, so the
 /// action may run again. `None`: the object does not tell; `check` has to.
 ///
-/// `object` is the target as it is now: null if it does not exist, `None` if it was not read. `uid` is that of the
-/// target as it was before the attempt.
-pub fn of(uses: ActionKind, origin: &Origin, object: Option<&Value>, uid: Option<&str>) -> Option<bool> {
+/// `object` is the target as it is now: null if it does not exist, `None` if it was not read. `before` is the uid and the
+/// resource version of the target as it was before the attempt.
+pub fn of(
+    uses: ActionKind,
+    origin: &Origin,
+    object: Option<&Value>,
+    before: Option<(&str, &str)>,
+) -> Option<bool> {
     match uses {
         ActionKind::K8sGet
         | ActionKind::K8sList
@@ -24,8 +29,10 @@ pub fn of(uses: ActionKind, origin: &Origin, object: Option<&Value>, uid: Option
         | ActionKind::K8sWait
         | ActionKind::Tcp => Some(false),
         ActionKind::K8sCreate => created(origin, object?),
-        ActionKind::K8sApply | ActionKind::K8sPatch | ActionKind::K8sRestore => written(origin, object?),
-        ActionKind::K8sDelete | ActionKind::K8sEvict => deleted(object?, uid),
+        ActionKind::K8sApply | ActionKind::K8sPatch | ActionKind::K8sRestore => {
+            written(origin, object?).or_else(|| untouched(object?, before?.1))
+        }
+        ActionKind::K8sDelete | ActionKind::K8sEvict => deleted(object?, before.map(|(uid, _)| uid)),
         _ => None,
     }
 }
@@ -75,6 +82,12 @@ fn written(origin: &Origin, object: &Value) -> Option<bool> {
     }
 }
 
+/// Nobody has written the object since it was read for the attempt.
+fn untouched(object: &Value, version: &str) -> Option<bool> {
+    let now = object.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+    (now == Some(version)).then_some(false)
+}
+
 fn deleted(object: &Value, uid: Option<&str>) -> Option<bool> {
     let now = object.pointer("/metadata/uid").and_then(Value::as_str);
     match (now, uid) {
@@ -119,16 +132,27 @@ mod tests {
             (K8sCreate, Some("02run/halt#2"), Some(false)),
             (K8sCreate, None, None),
         ];
+        let before = Some(("u1", "7"));
         for (uses, mark, expected) in rows {
-            assert_eq!(of(uses, &origin(), Some(&object(mark)), Some("u1")), expected, "{uses} {mark:?}");
+            assert_eq!(of(uses, &origin(), Some(&object(mark)), before), expected, "{uses} {mark:?}");
         }
         assert_eq!(of(K8sCreate, &origin(), Some(&Value::Null), None), Some(false));
         assert_eq!(of(K8sPatch, &origin(), None, None), None, "it was not read");
     }
 
     #[test]
+    fn an_object_that_nobody_has_written_since_was_not_written_by_this_attempt_either() {
+        let mut object = object(Some("02run/halt#2"));
+        object["metadata"]["resourceVersion"] = "7".into();
+        let of = |version| of(ActionKind::K8sRestore, &origin(), Some(&object), Some(("u1", version)));
+        assert_eq!((of("7"), of("6")), (Some(false), None));
+    }
+
+    #[test]
     fn a_delete_is_proven_by_the_uid() {
-        let of = |object: &Value, uid| of(ActionKind::K8sDelete, &origin(), Some(object), uid);
+        let of = |object: &Value, uid: Option<&str>| {
+            of(ActionKind::K8sDelete, &origin(), Some(object), uid.map(|uid| (uid, "7")))
+        };
         assert_eq!(of(&Value::Null, Some("u1")), Some(true));
         assert_eq!(of(&object(None), Some("u0")), Some(true), "another object of that name");
         assert_eq!(of(&object(None), Some("u1")), Some(false));

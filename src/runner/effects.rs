@@ -337,8 +337,8 @@ impl RunTask {
     /// What the object itself proves: made by this attempt, not made by it, or nothing.
     fn proof(&self, step: &Step, unit: &UnitId, attempt: u32, object: Option<&Value>) -> Option<bool> {
         let before = self.run.unit(unit).and_then(|state| state.object.as_ref());
-        let uid = before.map(|version| version.uid.as_ref());
-        proof::of(step.action.uses, &self.origin(unit, attempt), object, uid)
+        let before = before.map(|version| (version.uid.as_ref(), version.resource_version.as_ref()));
+        proof::of(step.action.uses, &self.origin(unit, attempt), object, before)
     }
 
     pub(super) fn step(&self, unit: &UnitId) -> Option<&Step> {
