@@ -4,6 +4,7 @@
 //! `mutation-skipped` makes it time out, and then the object is stored as it was sent.
 
 mod image;
+mod migration;
 mod snapshot;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::sim::kinds::DATA_VOLUMES;
 use crate::sim::kinds::IMAGES;
 use crate::sim::kinds::INSTANCES;
 use crate::sim::kinds::LONGHORN_SNAPSHOTS;
+use crate::sim::kinds::MIGRATIONS;
 use crate::sim::kinds::RESTORES;
 use crate::sim::kinds::SNAPSHOTS;
 use crate::sim::kinds::STORAGE_CLASSES;
@@ -137,6 +139,11 @@ pub(super) fn validate(admission: &Admission<'_>, new: &Value, operation: Operat
         }
         operation if resource == IMAGES && admission.subresource.is_empty() => {
             image::validate(admission, new, operation)
+        }
+        // Objects of fixtures have a status of their own and are taken as they are.
+        Operation::Create if resource == MIGRATIONS && new["status"].is_null() => {
+            let complaint = migration::complaint(admission, new);
+            complaint.map_or(Ok(()), |message| Err(denied(migration::WEBHOOK, &message)))
         }
         Operation::Delete if resource == CLAIMS && !is_exempt(admission) && !is_restoring(admission) => {
             attached_claim(admission, new).map_or(Ok(()), |message| Err(denied(HARVESTER, &message)))

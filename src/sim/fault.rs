@@ -46,6 +46,18 @@ pub const NODE_DOWN: Fault = Fault {
     about: "node-2 stops answering, with everything that runs on it",
     about_zh: "node-2 连同其上运行的一切停止响应",
 };
+/// A node stops answering and comes back.
+pub(crate) const NODE_BLINKS: Fault = Fault {
+    name: "node-blinks",
+    about: "node-2 stops answering, and is back a minute after it counts as silent",
+    about_zh: "node-2 停止响应，被判定失联一分钟后恢复",
+};
+/// A node answers that it is not ready.
+pub(crate) const NODE_UNREADY: Fault = Fault {
+    name: "node-unready",
+    about: "the kubelet of node-2 answers, but says that it is not ready: its container runtime is down",
+    about_zh: "node-2 的 kubelet 有响应，但报告未就绪：容器运行时已停止",
+};
 /// Somebody starts a VM that is being stopped.
 pub const FOREIGN_START: Fault = Fault {
     name: "foreign-start",
@@ -222,6 +234,42 @@ pub(crate) const ATTACH_STUCK: Fault = Fault {
     about: "volumes that are being attached stay so: pods wait for their volumes and nobody says why",
     about_zh: "卷一直处于挂接中：pod 等待卷，却没有任何说明",
 };
+/// Live migrations break.
+pub(crate) const MIGRATION_FAILS: Fault = Fault {
+    name: "migration-fails",
+    about: "live migrations break while the memory is copied: the guest stays where it is",
+    about_zh: "热迁移在复制内存时中断：客户机留在原节点",
+};
+/// Harvester drains no node.
+pub(crate) const DRAIN_REFUSED: Fault = Fault {
+    name: "drain-refused",
+    about: "Harvester finds that no node can be drained: requests vanish without a word",
+    about_zh: "Harvester 认为任何节点都不能排空：请求无声消失",
+};
+/// Live migrations take long.
+pub(crate) const MIGRATION_SLOW: Fault = Fault {
+    name: "migration-slow",
+    about: "live migrations copy memory for five minutes",
+    about_zh: "热迁移复制内存要五分钟",
+};
+/// The quota allows no second pod.
+pub(crate) const MIGRATION_PENDING_QUOTA: Fault = Fault {
+    name: "migration-pending-quota",
+    about: "live migrations stay Pending: the quota of the namespace allows no target pod",
+    about_zh: "热迁移一直 Pending：命名空间配额不允许创建目标 pod",
+};
+/// The guest does not live long after a migration.
+pub(crate) const MIGRATION_UNSTABLE: Fault = Fault {
+    name: "migration-unstable",
+    about: "five seconds after a live migration has succeeded the instance fails",
+    about_zh: "热迁移成功五秒后，实例失败",
+};
+/// A backup keeps volumes.
+pub(crate) const BACKUP_HOLDS_VOLUME: Fault = Fault {
+    name: "backup-holds-volume",
+    about: "backups that take eight minutes keep the volumes on their nodes, also when their VM is off",
+    about_zh: "持续八分钟的备份让卷一直留在所在节点，虚拟机停止后也不释放",
+};
 /// Attachments come and go.
 pub(crate) const ATTACH_FLAPS: Fault = Fault {
     name: "attach-flaps",
@@ -326,6 +374,12 @@ pub const ALL: &[Fault] = &[
     NO_SPACE,
     ATTACH_STUCK,
     ATTACH_FLAPS,
+    BACKUP_HOLDS_VOLUME,
+    DRAIN_REFUSED,
+    MIGRATION_FAILS,
+    MIGRATION_SLOW,
+    MIGRATION_PENDING_QUOTA,
+    MIGRATION_UNSTABLE,
     IMPORT_RESET,
     IMPORT_404,
     IMPORT_PERMISSION_DENIED,
@@ -349,6 +403,8 @@ pub const ALL: &[Fault] = &[
     VM_TERMINATING,
     NODE_DOWN,
     NODE_DEAD,
+    NODE_BLINKS,
+    NODE_UNREADY,
     NET_SPLIT,
     CONTROLLERS_FROZEN,
     KUBEVIRT_UPDATING,

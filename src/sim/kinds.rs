@@ -340,6 +340,8 @@ pub(crate) const LONGHORN_BACKUPS: Resource = resource("longhorn.io", "backups")
 pub(crate) const STORAGE_PROFILES: Resource = resource("cdi.kubevirt.io", "storageprofiles");
 /// Kept former states of an object, for instance of a running VM.
 pub(crate) const REVISIONS: Resource = resource("apps", "controllerrevisions");
+/// What a namespace may use.
+pub(crate) const QUOTAS: Resource = resource("", "resourcequotas");
 /// Longhorn's nodes with their disks.
 pub(crate) const LONGHORN_NODES: Resource = resource("longhorn.io", "nodes");
 
@@ -441,6 +443,7 @@ pub(super) const KINDS: &[Kind] = &[
         .lists(CONDITIONS),
     Kind::core(LEASES, "Lease"),
     Kind::core(NEW_EVENTS, "Event").short(&["ev"]).stored_as(EVENTS),
+    Kind::core(QUOTAS, "ResourceQuota").with_status().returns_deleted().short(&["quota"]),
     Kind::core(REVISIONS, "ControllerRevision"),
     Kind::core(STORAGE_CLASSES, "StorageClass").cluster().returns_deleted().short(&["sc"]),
     Kind::core(VOLUME_ATTACHMENTS, "VolumeAttachment").cluster().with_status(),

@@ -24,10 +24,12 @@ use crate::sim::world::Refusal;
 use crate::sim::world::Write;
 
 /// The subresources of a VM.
-pub(super) const OF_VM: &[&str] = &["start", "stop", "restart"];
+pub(super) const OF_VM: &[&str] = &["start", "stop", "restart", CANCEL_EVACUATION];
 /// The subresources of an instance.
 pub(super) const OF_INSTANCE: &[&str] = &["pause", "unpause", "softreboot", "freeze", "unfreeze", "reset"];
 
+/// Forgets that an instance is to leave its node (KV pkg/virt-api/api.go:612-629).
+const CANCEL_EVACUATION: &str = "evacuate/cancel";
 const NOT_RUNNING: &str = "VM is not running";
 /// The pod of a forced restart is deleted with this grace, KubeVirt's shortest.
 const FORCED_GRACE: i64 = 1;
@@ -57,6 +59,7 @@ fn of_vm(call: &Call<'_>) -> Result<Vec<Write>, Refusal> {
     match call.name {
         "start" => asked.start(),
         "stop" => asked.stop(),
+        CANCEL_EVACUATION => asked.cancel_evacuation(),
         _ => asked.restart(),
     }
 }
@@ -148,6 +151,12 @@ impl Asked<'_> {
             writes.push(Write::Delete(key_of(PODS, &pod)));
         }
         Ok(writes)
+    }
+
+    /// A migration that has begun goes on.
+    fn cancel_evacuation(&self) -> Result<Vec<Write>, Refusal> {
+        let instance = self.alive().ok_or_else(|| self.conflict(NOT_RUNNING))?;
+        Ok(vec![Write::Status(key_of(INSTANCES, instance), json!({ "evacuationNodeName": null }))])
     }
 
     fn stop_request(&self) -> Value {

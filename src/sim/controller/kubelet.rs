@@ -98,6 +98,8 @@ fn guest_of(context: &Context<'_>, pod: &Value) -> Guest {
     match context.view.get(&key) {
         Some(found) if uid(&found) != text(instance, "/uid") => Guest::Ended,
         Some(found) if is_final(&found) => Guest::Ended,
+        // It has not arrived yet, or it has left (domain.md §4.1).
+        Some(found) if text(&found, "/status/nodeName") != text(pod, "/spec/nodeName") => Guest::None,
         Some(found) if ["Scheduled", "Running"].contains(&text(&found, "/status/phase")) => Guest::Alive,
         Some(_) => Guest::None,
         None => Guest::Ended,
@@ -180,7 +182,7 @@ fn run(turn: &mut Turn<'_>, key: &Key, pod: &Value) {
 }
 
 /// The launcher ends with its guest.
-fn complete(turn: &mut Turn<'_>, key: &Key, pod: &Value) {
+pub(super) fn complete(turn: &mut Turn<'_>, key: &Key, pod: &Value) {
     let now = turn.now();
     let state =
         json!({ "terminated": { "exitCode": 0, "reason": "Completed", "finishedAt": now.to_string() } });

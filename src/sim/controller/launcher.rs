@@ -6,6 +6,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::sim::kinds::PODS;
+use crate::sim::object::annotation;
 use crate::sim::object::claims;
 use crate::sim::object::deleting;
 use crate::sim::object::items;
@@ -13,21 +14,73 @@ use crate::sim::object::label;
 use crate::sim::object::name;
 use crate::sim::object::namespace;
 use crate::sim::object::owned_by;
+use crate::sim::object::pairs;
 use crate::sim::object::text;
 use crate::sim::object::uid;
 use crate::sim::world::View;
 
 /// The pod's label with the uid of its instance: the only safe selector (domain.md §1.5).
 pub(in crate::sim) const CREATED_BY: &str = "kubevirt.io/created-by";
+/// The label of a target pod with the uid of its migration, and the annotation with the name.
+const MIGRATION_UID: &str = "kubevirt.io/migrationJobUID";
+const MIGRATION_NAME: &str = "kubevirt.io/migrationJobName";
 /// KubeVirt's grace period where nothing else is said (KVT:39).
 pub(super) const GRACE_DEFAULT: i64 = 30;
 /// The pod outlives the guest's grace period by this many seconds, so that the launcher can report the end.
 const GRACE_MARGIN: i64 = 15;
 
-/// The pod of an instance, if there is one; a live one before one that goes.
+/// The pod that an instance runs in, if there is one; a live one before one that goes. The target pod of a migration is
+/// not, until the guest has arrived in it.
 pub(in crate::sim) fn pod_of(view: &dyn View, instance: &Value) -> Option<Arc<Value>> {
+    let home = text(instance, "/status/nodeName");
     let pods = view.list(PODS, Some(namespace(instance))).into_iter();
-    pods.filter(|pod| label(pod, CREATED_BY) == Some(uid(instance))).min_by_key(|pod| deleting(pod))
+    let own = pods.filter(|pod| {
+        let here =
+            if home.is_empty() { migration_job(pod).is_none() } else { text(pod, "/spec/nodeName") == home };
+        here && label(pod, CREATED_BY) == Some(uid(instance))
+    });
+    own.min_by_key(|pod| (deleting(pod), ["Succeeded", "Failed"].contains(&text(pod, "/status/phase"))))
+}
+
+/// The migration that a pod is the target of.
+pub(super) fn migration_job(pod: &Value) -> Option<&str> {
+    annotation(pod, MIGRATION_NAME)
+}
+
+/// The target pod of a migration.
+pub(super) fn target_of(view: &dyn View, migration: &Value) -> Option<Arc<Value>> {
+    let mut pods = view.list(PODS, Some(namespace(migration))).into_iter();
+    pods.find(|pod| label(pod, MIGRATION_UID) == Some(uid(migration)))
+}
+
+/// The pod that an instance is to move into: like the one it runs in, on another node.
+pub(super) fn target_pod(instance: &Value, migration: &Value) -> Value {
+    let mut pod = pod_for(instance);
+    pod["metadata"]["name"] = format!("virt-launcher-{}-{}", name(instance), suffix(uid(migration))).into();
+    pod["metadata"]["labels"][MIGRATION_UID] = uid(migration).into();
+    pod["metadata"]["annotations"][MIGRATION_NAME] = name(migration).into();
+    for (key, value) in pairs(migration, "/spec/addedNodeSelector") {
+        pod["spec"]["nodeSelector"][key] = value.into();
+    }
+    let elsewhere = json!({
+        "key": "kubernetes.io/hostname",
+        "operator": "NotIn",
+        "values": [text(instance, "/status/nodeName")],
+    });
+    let terms =
+        "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    match pod.pointer_mut(terms).and_then(Value::as_array_mut) {
+        Some(terms) => {
+            for expressions in terms.iter_mut().filter_map(|term| term["matchExpressions"].as_array_mut()) {
+                expressions.push(elsewhere.clone());
+            }
+        }
+        None => {
+            pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+                json!({ "nodeSelectorTerms": [{ "matchExpressions": [elsewhere] }] });
+        }
+    }
+    pod
 }
 
 /// Seconds that the guest has to shut down in.
@@ -44,10 +97,10 @@ pub(super) fn pod_for(instance: &Value) -> Value {
     labels["kubevirt.io"] = "virt-launcher".into();
     labels[CREATED_BY] = uid(instance).into();
     labels["vm.kubevirt.io/name"] = name(instance).into();
+    let spec = &instance["spec"];
     let volumes: Vec<Value> = claims(instance, "/spec/volumes")
         .map(|claim| json!({ "name": claim, "persistentVolumeClaim": { "claimName": claim } }))
         .collect();
-    let spec = &instance["spec"];
     let mut pod = json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -66,6 +119,7 @@ pub(super) fn pod_for(instance: &Value) -> Value {
                 "name": "compute",
                 "image": "registry.suse.com/suse/sles/15.7/virt-launcher:1.7.4-150700.3.24.2",
                 "command": ["/usr/bin/virt-launcher-monitor"],
+                "resources": { "requests": requests(spec) },
             }],
         },
     });
@@ -76,6 +130,19 @@ pub(super) fn pod_for(instance: &Value) -> Value {
     }
     pod["spec"]["nodeSelector"]["kubevirt.io/schedulable"] = "true".into();
     pod
+}
+
+/// What the guest is given for sure: what its domain asks for, else its memory and a tenth of each core, which is
+/// KubeVirt's cpuAllocationRatio.
+fn requests(spec: &Value) -> Value {
+    let asked = |pointer: &str| spec.pointer(pointer).filter(|value| !value.is_null()).cloned();
+    let cores = spec.pointer("/domain/cpu/cores").and_then(Value::as_u64).unwrap_or(1);
+    json!({
+        "cpu": asked("/domain/resources/requests/cpu").unwrap_or_else(|| format!("{}m", cores * 100).into()),
+        "memory": asked("/domain/resources/requests/memory")
+            .or_else(|| asked("/domain/memory/guest"))
+            .unwrap_or_else(|| "1Gi".into()),
+    })
 }
 
 /// The name of the pod of an instance.

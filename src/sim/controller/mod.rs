@@ -7,6 +7,7 @@ mod cdi;
 mod csi;
 mod csi_snapshot;
 mod daemon;
+mod evacuation;
 pub(in crate::sim) mod guest;
 mod harvester;
 pub(in crate::sim) mod image;
@@ -15,6 +16,8 @@ mod intruder;
 mod kubelet;
 pub(in crate::sim) mod launcher;
 pub(in crate::sim) mod longhorn;
+mod maintenance;
+mod migration;
 mod node;
 mod outage;
 mod probe;
@@ -51,6 +54,9 @@ pub(super) fn all() -> Vec<Arc<dyn Controller>> {
         Arc::new(harvester::ListedClaims),
         Arc::new(harvester::RemovedClaims),
         Arc::new(image::Images),
+        Arc::new(migration::Migrations),
+        Arc::new(evacuation::Evacuations),
+        Arc::new(maintenance::Maintenance),
         Arc::new(scheduler::Scheduler),
         Arc::new(kubelet::Pods),
         Arc::new(probe::Probes),

@@ -10,13 +10,16 @@ use crate::sim::controller::instance::enter;
 use crate::sim::controller::turn::Turn;
 use crate::sim::controller::vm::is_final;
 use crate::sim::fault::CONTROLLERS_FROZEN;
+use crate::sim::fault::NODE_BLINKS;
 use crate::sim::fault::NODE_DEAD;
 use crate::sim::fault::NODE_DOWN;
+use crate::sim::fault::NODE_UNREADY;
 use crate::sim::kinds::INSTANCES;
 use crate::sim::kinds::LEASES;
 use crate::sim::kinds::NODES;
 use crate::sim::kinds::PODS;
 use crate::sim::object::Conditions;
+use crate::sim::object::annotation;
 use crate::sim::object::condition;
 use crate::sim::object::deleting;
 use crate::sim::object::is_true;
@@ -30,7 +33,7 @@ use crate::sim::world::Key;
 use crate::sim::world::Reconciled;
 use crate::time::Timestamp;
 
-/// The node that the faults `node-down` and `node-dead-with-attachment` take away.
+/// The node that the faults of nodes take away.
 const DOWN_NODE: &str = "node-2";
 /// How often what runs on a node that is down looks whether it is up again.
 pub(super) const DOWN_POLL: Duration = Duration::from_secs(10);
@@ -52,11 +55,16 @@ const HANDLER_GRACE: Duration = Duration::from_mins(5);
 const HANDLER_CHECK: Duration = Duration::from_mins(1);
 
 /// Harvester's taint for a node whose VMs are to move.
-const DRAIN: &str = "kubevirt.io/drain";
+pub(super) const DRAIN: &str = "kubevirt.io/drain";
 /// The taint that lets Kubernetes take pods and volumes away from a dead node.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// Marks the node that was away with the fault `node-blinks`.
+const BACK: &str = "sim/back";
+/// How long it counts as silent: long enough to be closed for VMs, not long enough to be declared dead.
+const BLINK: Duration = Duration::from_mins(1);
 
 /// True if nothing on the node answers.
 pub(super) fn is_down(context: &Context<'_>, node: &str) -> bool {
@@ -65,7 +73,10 @@ pub(super) fn is_down(context: &Context<'_>, node: &str) -> bool {
 
 /// True if a node does not answer.
 pub(super) fn some_down(context: &Context<'_>) -> bool {
-    [NODE_DOWN, NODE_DEAD].iter().any(|fault| context.faults.contains(fault))
+    let has = |fault| context.faults.contains(fault);
+    let node = || context.view.get(&Key::new(NODES, "", DOWN_NODE));
+    [NODE_DOWN, NODE_DEAD].iter().any(has)
+        || has(&NODE_BLINKS) && node().is_some_and(|node| annotation(&node, BACK).is_none())
 }
 
 /// The address of a node: the number in its name is the last part.
@@ -85,8 +96,14 @@ fn heard_of(context: &Context<'_>, node: &str) -> Option<Timestamp> {
     moment(&lease, "/spec/renewTime")
 }
 
+/// Since when the node counts as silent, if it does.
+fn unknown_since(node: &Value) -> Option<Timestamp> {
+    let ready = condition(node, "Ready").filter(|ready| text(ready, "/status") == "Unknown")?;
+    moment(ready, "/lastTransitionTime")
+}
+
 /// The patch that makes the node's taints `wanted` without `removed`; existing ones keep the time they were added.
-fn tainted(node: &Value, now: Timestamp, wanted: &[(&str, &str)], removed: &[&str]) -> Value {
+pub(super) fn tainted(node: &Value, now: Timestamp, wanted: &[(&str, &str)], removed: &[&str]) -> Value {
     let same = |taint: &Value, (key, effect): &(&str, &str)| {
         text(taint, "/key") == *key && text(taint, "/effect") == *effect
     };
@@ -119,6 +136,10 @@ impl Controller for Heartbeats {
         let Some(node) = context.view.get(key) else { return turn.end() };
         turn.again_after(HEARTBEAT);
         if is_down(context, &key.name) {
+            let away = unknown_since(&node).is_some_and(|since| turn.passed(since, BLINK));
+            if away && turn.fault(NODE_BLINKS) {
+                turn.patch(key, &node, json!({ "metadata": { "annotations": { BACK: "yes" } } }));
+            }
             return turn.end();
         }
         let lease_key = Key::new(LEASES, LEASE_NAMESPACE, &key.name);
@@ -148,7 +169,11 @@ impl Controller for Heartbeats {
         for kind in ["MemoryPressure", "DiskPressure", "PIDPressure"] {
             conditions.set(kind, "False", "KubeletHasSufficientResources", "");
         }
-        conditions.set("Ready", "True", "KubeletReady", "kubelet is posting ready status");
+        if turn.fault(NODE_UNREADY) && &*key.name == DOWN_NODE {
+            conditions.set("Ready", "False", "KubeletNotReady", "container runtime is down");
+        } else {
+            conditions.set("Ready", "True", "KubeletReady", "kubelet is posting ready status");
+        }
         turn.status(key, &node, json!({ "conditions": conditions.into_value() }));
         turn.end()
     }
@@ -233,13 +258,9 @@ impl Controller for DownNodes {
         if turn.fault(NODE_DEAD) {
             return turn.end();
         }
-        let ready = condition(&node, "Ready");
-        let unknown_since = ready
-            .filter(|ready| text(ready, "/status") == "Unknown")
-            .and_then(|ready| moment(ready, "/lastTransitionTime"));
         let mut conditions = Conditions::of(&node, turn.now());
         let mut taints = vec![];
-        match unknown_since {
+        match unknown_since(&node) {
             Some(since) if turn.passed(since, RESET_PERIOD) => {
                 taints.push((DRAIN, "NoSchedule"));
                 if turn.passed(since, RESET_PERIOD + MIGRATION_TIMEOUT) {

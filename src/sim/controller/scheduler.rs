@@ -1,10 +1,12 @@
 //! The scheduler: gives a pod a node.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 use serde_json::json;
 
+use crate::sim::controller::longhorn::bytes;
 use crate::sim::controller::turn::Turn;
 use crate::sim::kinds::CLAIMS;
 use crate::sim::kinds::NODES;
@@ -75,16 +77,18 @@ fn refuse(turn: &mut Turn<'_>, key: &Key, pod: &Value, why: &str) {
 
 /// Why a node cannot take a pod, in the scheduler's words. The first that fits is counted.
 const REFUSALS: &[(&str, Refuses)] = &[
-    ("node(s) were unschedulable", |node, _| node["spec"]["unschedulable"] == json!(true)),
-    ("node(s) had untolerated taint(s)", |node, pod| {
+    ("node(s) were unschedulable", |node, _, _| node["spec"]["unschedulable"] == json!(true)),
+    ("node(s) had untolerated taint(s)", |node, pod, _| {
         items(node, "/spec/taints").iter().any(|taint| !tolerated(taint, pod))
     }),
-    ("node(s) were not ready", |node, _| !is_true(node, "Ready")),
-    ("node(s) didn't match Pod's node affinity/selector", |node, pod| !selected(node, pod)),
+    ("node(s) were not ready", |node, _, _| !is_true(node, "Ready")),
+    ("node(s) didn't match Pod's node affinity/selector", |node, pod, _| !selected(node, pod)),
+    ("Insufficient cpu", |node, pod, pods| lacks(node, pod, pods, "cpu")),
+    ("Insufficient memory", |node, pod, pods| lacks(node, pod, pods, "memory")),
 ];
 
-/// True if this node refuses this pod.
-type Refuses = fn(&Value, &Value) -> bool;
+/// True if this node refuses this pod, with these pods in the cluster.
+type Refuses = fn(&Value, &Value, &[Arc<Value>]) -> bool;
 
 /// The node for a pod: of those that fit the one with the fewest pods of instances, then by name.
 fn place(context: &Context<'_>, pod: &Value) -> Result<String, String> {
@@ -112,7 +116,7 @@ fn place(context: &Context<'_>, pod: &Value) -> Result<String, String> {
     let mut counts = vec![0_usize; REFUSALS.len()];
     let mut best: Option<(usize, &str)> = None;
     for node in &nodes {
-        if let Some(i) = REFUSALS.iter().position(|(_, refuses)| refuses(node, pod)) {
+        if let Some(i) = REFUSALS.iter().position(|(_, refuses)| refuses(node, pod, &pods)) {
             counts[i] += 1;
         } else {
             let this = (load(node), name(node));
@@ -125,6 +129,32 @@ fn place(context: &Context<'_>, pod: &Value) -> Result<String, String> {
     let counted = REFUSALS.iter().zip(counts).filter(|(_, count)| *count > 0);
     let whys: Vec<String> = counted.map(|((why, _), count)| format!("{count} {why}")).collect();
     Err(format!("0/{total} nodes are available: {}.", whys.join(", ")))
+}
+
+/// True if the node has not as much of a resource left as the pod asks for.
+fn lacks(node: &Value, pod: &Value, pods: &[Arc<Value>], resource: &str) -> bool {
+    let Some(has) = node.pointer(&format!("/status/allocatable/{resource}")).and_then(Value::as_str) else {
+        return false;
+    };
+    let here = pods.iter().filter(|other| {
+        text(other, "/spec/nodeName") == name(node)
+            && !["Succeeded", "Failed"].contains(&text(other, "/status/phase"))
+    });
+    let taken: u64 = here.map(|other| asked(other, resource)).sum();
+    taken.saturating_add(asked(pod, resource)) > thousandths(has)
+}
+
+/// What the containers of a pod ask for.
+fn asked(pod: &Value, resource: &str) -> u64 {
+    let containers = items(pod, "/spec/containers").iter();
+    containers.map(|container| thousandths(text(container, &format!("/resources/requests/{resource}")))).sum()
+}
+
+fn thousandths(quantity: &str) -> u64 {
+    match quantity.strip_suffix('m') {
+        Some(number) => number.parse().unwrap_or(0),
+        None => bytes(quantity).saturating_mul(1000),
+    }
 }
 
 fn tolerated(taint: &Value, pod: &Value) -> bool {
@@ -140,7 +170,8 @@ fn tolerated(taint: &Value, pod: &Value) -> bool {
     })
 }
 
-fn selected(node: &Value, pod: &Value) -> bool {
+/// True if the node fits the selector and the affinity of a pod, or of an instance.
+pub(super) fn selected(node: &Value, pod: &Value) -> bool {
     let labelled = pairs(pod, "/spec/nodeSelector").all(|(key, value)| label(node, key) == Some(value));
     let required =
         "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";

@@ -137,11 +137,11 @@ impl Target {
             rest => ("", rest),
         };
         match (group, rest) {
-            (PLATFORM_GROUP, [plural, name, subresource]) => {
+            (PLATFORM_GROUP, [plural, name, subresource @ ..]) if (1..=2).contains(&subresource.len()) => {
                 match kinds::by_plural("kubevirt.io", "v1", plural) {
                     Some(kind) => Self::Platform {
                         key: Key::new(kind.resource, namespace, name),
-                        subresource: (*subresource).to_owned(),
+                        subresource: subresource.join("/"),
                     },
                     None => Self::NoResource { custom: false },
                 }

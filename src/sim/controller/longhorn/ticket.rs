@@ -1,13 +1,17 @@
 //! Who wants a volume attached where: the tickets of a volume, and which of them has it (domain.md §3.6).
 
+use std::time::Duration;
+
 use serde_json::Value;
 use serde_json::json;
 
 use crate::sim::controller::longhorn;
 use crate::sim::controller::turn::Turn;
+use crate::sim::fault::BACKUP_HOLDS_VOLUME;
 use crate::sim::kinds::LONGHORN_ATTACHMENTS;
 use crate::sim::kinds::LONGHORN_REPLICAS;
 use crate::sim::kinds::LONGHORN_VOLUMES;
+use crate::sim::object::annotation;
 use crate::sim::object::deleting;
 use crate::sim::object::text;
 use crate::sim::world::Context;
@@ -50,6 +54,12 @@ impl Ticket {
         }
     }
 }
+/// The ticket of a backup.
+const BACKUP: &str = "backup-controller";
+/// When the backup of the fault `backup-holds-volume` began.
+const BACKUP_SINCE: &str = "sim/backup-since";
+/// How long it takes.
+const BACKUP_TAKES: Duration = Duration::from_mins(8);
 
 /// Longhorn's attachment controller.
 pub(super) struct Tickets;
@@ -74,29 +84,60 @@ impl Controller for Tickets {
         if deleting(&volume) {
             return turn.end();
         }
+        back_up(&mut turn, key, &attachment, &volume);
         let tickets = attachment["spec"]["attachmentTickets"].as_object();
         let tickets: Vec<(&String, &Value)> = tickets.into_iter().flatten().collect();
         let wanted = |node: &str| tickets.iter().any(|(_, ticket)| text(ticket, "/nodeID") == node);
         let has = text(&volume, "/spec/nodeID");
         // Whoever has the volume keeps it until the last ticket for that node is gone; then it is detached first.
+        let moving = text(&volume, "/spec/migrationNodeID");
         let next = match tickets.first() {
             _ if !has.is_empty() && wanted(has) => has,
+            _ if !moving.is_empty() && wanted(moving) => moving,
             Some((_, ticket)) if has.is_empty() && is_free(&volume) => text(ticket, "/nodeID"),
             _ => "",
         };
         let volume_key = Key { resource: LONGHORN_VOLUMES, ..key.clone() };
-        turn.patch(&volume_key, &volume, json!({ "spec": { "nodeID": next } }));
+        // A second node gets a migratable volume as well, for as long as the first one keeps it (domain.md §4.1).
+        let of_pods = || tickets.iter().filter(|(_, ticket)| text(ticket, "/type") == "csi-attacher");
+        let second = of_pods().map(|(_, ticket)| text(ticket, "/nodeID")).find(|node| *node != next);
+        let kept = of_pods().any(|(_, ticket)| text(ticket, "/nodeID") == next);
+        let second = second.filter(|_| kept && volume["spec"]["migratable"] == json!(true));
+        let spec = json!({ "nodeID": next, "migrationNodeID": second.unwrap_or_default() });
+        turn.patch(&volume_key, &volume, json!({ "spec": spec }));
 
         let mut statuses = serde_json::Map::new();
         let old = attachment["status"]["attachmentTicketStatuses"].as_object();
         statuses.extend(old.into_iter().flatten().map(|(id, _)| (id.clone(), Value::Null)));
         let attached = text(&volume, "/status/state") == "attached";
         for (id, ticket) in tickets {
-            let here = text(&volume, "/status/currentNodeID") == text(ticket, "/nodeID");
+            let here = ["/status/currentNodeID", "/status/currentMigrationNodeID"]
+                .iter()
+                .any(|place| text(&volume, place) == text(ticket, "/nodeID"));
             statuses.insert(id.clone(), json!({ "id": id, "satisfied": attached && here }));
         }
         turn.status(key, &attachment, json!({ "attachmentTicketStatuses": statuses }));
         turn.end()
+    }
+}
+
+/// The fault that a backup of an attached volume has just begun.
+fn back_up(turn: &mut Turn<'_>, key: &Key, attachment: &Value, volume: &Value) {
+    if !turn.fault(BACKUP_HOLDS_VOLUME) {
+        return;
+    }
+    match annotation(attachment, BACKUP_SINCE).and_then(|since| since.parse().ok()) {
+        None if text(volume, "/status/state") == "attached" => {
+            let node = text(volume, "/status/currentNodeID");
+            let ticket = json!({ "id": BACKUP, "type": BACKUP, "nodeID": node });
+            let since = json!({ BACKUP_SINCE: turn.now().to_string() });
+            let spec = json!({ "attachmentTickets": { BACKUP: ticket } });
+            turn.patch(key, attachment, json!({ "metadata": { "annotations": since }, "spec": spec }));
+        }
+        Some(since) if turn.passed(since, BACKUP_TAKES) => {
+            turn.patch(key, attachment, json!({ "spec": { "attachmentTickets": { BACKUP: null } } }));
+        }
+        _ => {}
     }
 }
 

@@ -39,6 +39,7 @@ use crate::sim::world::Controller;
 use crate::sim::world::Key;
 use crate::sim::world::Reconciled;
 use crate::time::Timestamp;
+use crate::time::shorten;
 
 /// Marks an engine that has restarted, so that it happens once.
 const RESTARTED: &str = "sim/restarted";
@@ -79,7 +80,8 @@ impl Controller for Volumes {
         if flaps {
             turn.again_after(FLAP / 5);
         }
-        let away = flaps && turn.now().as_millis() / i64::try_from(FLAP.as_millis()).unwrap_or(1) % 2 == 1;
+        let beat = i64::try_from(shorten(FLAP, context.speed).as_millis()).unwrap_or(1).max(1);
+        let away = flaps && turn.now().as_millis() / beat % 2 == 1;
         let facts = Facts { volume: &volume, replicas: &replicas, stuck: turn.fault(ATTACH_STUCK), away };
         if deleting(&volume) {
             delete(&mut turn, key, &facts);
@@ -114,7 +116,8 @@ impl Facts<'_> {
 
     /// It is wanted, and nowhere else than where it is or is going to be.
     fn wanted_here(&self) -> bool {
-        !self.wanted().is_empty() && self.wanted() == text(self.volume, "/status/currentNodeID")
+        let here = ["/status/currentNodeID", "/status/currentMigrationNodeID"];
+        !self.wanted().is_empty() && here.iter().any(|place| text(self.volume, place) == self.wanted())
     }
 
     /// How many replicas it is to have by now.
@@ -235,6 +238,8 @@ fn follow(turn: &mut Turn<'_>, key: &Key, facts: &Facts<'_>, state: &str) {
     let current = match state {
         "attaching" if text(volume, "/status/state") == "detached" => facts.wanted(),
         "detached" | "creating" => "",
+        // A migration has ended: the engine on the other node is the one that counts.
+        "attached" if facts.wanted_here() => facts.wanted(),
         _ => text(volume, "/status/currentNodeID"),
     };
     let running = state == "attached";
@@ -261,7 +266,7 @@ fn follow(turn: &mut Turn<'_>, key: &Key, facts: &Facts<'_>, state: &str) {
         "state": state,
         "robustness": robustness,
         "currentNodeID": current,
-        "currentMigrationNodeID": "",
+        "currentMigrationNodeID": if running { text(volume, "/spec/migrationNodeID") } else { "" },
         "currentImage": ENGINE_IMAGE,
         "frontendDisabled": false,
         "conditions": conditions.into_value(),

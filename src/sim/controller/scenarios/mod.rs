@@ -6,6 +6,7 @@ mod images;
 mod imports;
 mod life;
 mod mishaps;
+mod moving;
 mod probes;
 mod restores;
 mod snapshots;
