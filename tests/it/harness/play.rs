@@ -91,11 +91,26 @@ impl Scene {
         Self { sabotages, plan, ..self.clone() }
     }
 
+    /// The plan and those of the children that its steps call. What an undo entry calls commits to nothing.
+    fn forward_plans(&self) -> Vec<&Plan> {
+        let mut plans = vec![&*self.plan];
+        let mut next = 0;
+        while let Some(plan) = plans.get(next).copied() {
+            let called = plan.workflow.steps.iter().filter_map(|step| step.action.child());
+            let called: Vec<&Plan> =
+                called.filter_map(|name| self.plan.children.get(&name)).map(|plan| &**plan).collect();
+            plans.extend(called);
+            next += 1;
+        }
+        plans
+    }
+
     /// True if a commit point was reached: from there on nothing is undone (E6).
     pub(super) fn is_committed(&self, log: &Log) -> bool {
-        let plans = std::iter::once(&*self.plan).chain(self.plan.children.values().map(|plan| &**plan));
-        plans.flat_map(|plan| plan.workflow.steps.iter().map(move |step| (&plan.workflow.name, step))).any(
-            |(workflow, step)| {
+        self.forward_plans()
+            .into_iter()
+            .flat_map(|plan| plan.workflow.steps.iter().map(move |step| (&plan.workflow.name, step)))
+            .any(|(workflow, step)| {
                 let is_it = |spot: &Spot| {
                     !spot.is_undo() && spot.workflow == *workflow && spot.block.step == step.name
                 };
@@ -104,8 +119,7 @@ impl Scene {
                     Some(Commit::OnStart) => log.attempted.iter().any(is_it),
                     Some(Commit::OnSuccess) => log.succeeded.iter().any(is_it),
                 }
-            },
-        )
+            })
     }
 
     /// Plays it on a paused clock. A process that dies is followed by one that lives; a run that is held because an

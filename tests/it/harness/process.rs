@@ -78,7 +78,9 @@ impl Process {
         loop {
             news.borrow_and_update();
             let statuses = world.log().statuses.clone();
-            let held = statuses.iter().find(|(_, status)| **status == RunStatus::Held);
+            // A run that waits for its child is held as well; what is asked is asked by the child.
+            let held = statuses.iter().filter(|(_, status)| **status == RunStatus::Held);
+            let held = held.max_by_key(|(run, _)| **run != world.root);
             let over = statuses.get(&world.root).is_some_and(|status| status.is_terminal());
             if over || held.is_some() || self.is_dead() {
                 return held.map(|(run, _)| *run);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::LazyLock;
 
 use windrow::definition::Workflow;
@@ -34,9 +35,17 @@ pub(crate) struct Survey {
     rolled_back: Vec<Act>,
 }
 
+/// The shipped workflows. `WINDROW_REHEARSE=vm-stop` leaves one of them.
+fn concerned() -> impl Iterator<Item = &'static Arc<Workflow>> {
+    let only = std::env::var("WINDROW_REHEARSE").ok();
+    LIBRARY
+        .workflows()
+        .filter(move |workflow| only.as_deref().is_none_or(|only| only == workflow.name.as_str()))
+}
+
 /// Played by whoever needs it first.
 pub(crate) static SURVEY: LazyLock<Survey> = LazyLock::new(|| {
-    let workflows: Vec<_> = LIBRARY.workflows().collect();
+    let workflows: Vec<_> = concerned().collect();
     let calm: Vec<_> =
         in_parallel(workers(), &workflows, |workflow| calm(workflow)).into_iter().flatten().collect();
     let mut seen = BTreeSet::new();
@@ -139,7 +148,7 @@ impl Survey {
     /// The writes that no rehearsal makes.
     pub(crate) fn unreached_writes(&self, found: &[(Spot, &Scene)]) -> Vec<String> {
         let mut missing = vec![];
-        for workflow in LIBRARY.workflows() {
+        for workflow in concerned() {
             let plan = &self.good(workflow.name.as_str()).plan;
             let spots = every_spot(plan).into_iter();
             let wanted = spots.filter(|spot| !spot.is_undo() && spot.writes(plan));
@@ -155,7 +164,7 @@ impl Survey {
 
     /// What no scene reaches.
     pub(super) fn unreached<T>(&self, found: &BTreeMap<Spot, T>, undo: bool) -> BTreeSet<Spot> {
-        let all = LIBRARY.workflows().flat_map(|workflow| Spot::all(workflow));
+        let all = concerned().flat_map(|workflow| Spot::all(workflow));
         all.filter(|spot| spot.is_undo() == undo && !found.contains_key(spot)).collect()
     }
 }
@@ -179,5 +188,5 @@ pub(super) fn distinct<'a>(acts: impl Iterator<Item = &'a &'a Act>) -> Vec<&'a A
 
 /// The workflows, for a line that says what was covered.
 pub(super) fn names() -> Vec<&'static WorkflowName> {
-    LIBRARY.workflows().map(|workflow| &workflow.name).collect()
+    concerned().map(|workflow| &workflow.name).collect()
 }
