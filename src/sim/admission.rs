@@ -3,6 +3,7 @@
 //! Harvester's mutating webhook has failure policy Ignore, all the others Fail (domain.md §0, §1.2): the fault
 //! `mutation-skipped` makes it time out, and then the object is stored as it was sent.
 
+mod backup;
 mod image;
 mod migration;
 mod snapshot;
@@ -18,8 +19,10 @@ use crate::sim::controller::instance::HANDLER_FINALIZER;
 use crate::sim::fault::MUTATION_SKIPPED;
 use crate::sim::fault::STRATEGY_REWRITTEN;
 use crate::sim::fault::VM_TERMINATING;
+use crate::sim::kinds::BACKUPS;
 use crate::sim::kinds::CLAIMS;
 use crate::sim::kinds::DATA_VOLUMES;
+use crate::sim::kinds::HARVESTER_RESTORES;
 use crate::sim::kinds::IMAGES;
 use crate::sim::kinds::INSTANCES;
 use crate::sim::kinds::LONGHORN_SNAPSHOTS;
@@ -61,6 +64,7 @@ pub(super) fn mutate(admission: &Admission<'_>, new: &mut Value) {
         INSTANCES if admission.old.is_none() => mutate_instance(new),
         CLAIMS if admission.old.is_none() => mutate_claim(admission, new),
         IMAGES if admission.old.is_none() => image::mutate(admission, new),
+        BACKUPS if admission.old.is_none() => backup::mutate(new),
         LONGHORN_SNAPSHOTS if admission.old.is_none() => snapshot::mutate_longhorn(admission, new),
         _ => {}
     }
@@ -125,7 +129,17 @@ pub(super) fn validate(admission: &Admission<'_>, new: &Value, operation: Operat
                 .or_else(|| network_complaint(new))
                 .or_else(|| storage_complaint(admission.old, new))
                 .map_or(Ok(()), |message| Err(denied(KUBEVIRT, &message)))?;
-            shared_claim(admission, new).map_or(Ok(()), |message| Err(denied(HARVESTER, &message)))
+            shared_claim(admission, new)
+                .or_else(|| backup::busy_vm(admission, new))
+                .map_or(Ok(()), |message| Err(denied(HARVESTER, &message)))
+        }
+        Operation::Create if resource == BACKUPS => backup::backup_complaint(admission, new)
+            .map_or(Ok(()), |message| Err(denied(HARVESTER, &message))),
+        Operation::Create if resource == HARVESTER_RESTORES => backup::restore_complaint(admission, new)
+            .map_or(Ok(()), |message| Err(denied(HARVESTER, &message))),
+        Operation::Delete if resource == HARVESTER_RESTORES && !is_exempt(admission) => {
+            backup::undeletable_restore(admission, new)
+                .map_or(Ok(()), |message| Err(denied(HARVESTER, &message)))
         }
         Operation::Create | Operation::Update
             if resource == SNAPSHOTS && admission.subresource.is_empty() =>

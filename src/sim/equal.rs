@@ -213,7 +213,10 @@ impl State<'_> {
             "VirtualMachineSnapshotContent" => self
                 .of_kind("VirtualMachineSnapshot")
                 .any(|of| name(of) == text(object, "/spec/virtualMachineSnapshotName")),
-            "VolumeSnapshot" => self.has_owner(object, "VirtualMachineSnapshotContent"),
+            "VolumeSnapshot" => {
+                let owners = ["VirtualMachineSnapshotContent", "VirtualMachineBackup"];
+                owners.iter().any(|owner| self.has_owner(object, owner))
+            }
             "VolumeSnapshotContent" => self
                 .of_kind("VolumeSnapshot")
                 .any(|snapshot| uid(snapshot) == text(object, "/spec/volumeSnapshotRef/uid")),
@@ -266,6 +269,14 @@ impl State<'_> {
             "VirtualMachineSnapshot" => {
                 let (phase, ready) = (text(object, "/status/phase"), object["status"]["readyToUse"] == true);
                 fields.insert("snapshot".to_owned(), format!("{phase}, ready: {ready}"));
+            }
+            "VirtualMachineBackup" => {
+                let ready = object["status"]["readyToUse"] == true;
+                fields.insert("backup".to_owned(), format!("ready: {ready}"));
+            }
+            "VirtualMachineRestore" => {
+                let complete = object["status"]["complete"] == true;
+                fields.insert("complete".to_owned(), complete.to_string());
             }
             "BackupTarget" => {
                 let available = object["status"]["available"] == true;

@@ -30,6 +30,7 @@ mod visitor;
 mod vm;
 mod vm_disks;
 mod vm_status;
+mod vmbackup;
 mod volume;
 
 use std::sync::Arc;
@@ -40,6 +41,7 @@ pub(in crate::sim) use harvester::RUN_STRATEGY;
 pub(in crate::sim) use longhorn::SPACE as LONGHORN_SPACE;
 pub(in crate::sim) use node::address as node_address;
 pub(in crate::sim) use snapshot::LOADED_GATES;
+pub(in crate::sim) use vmbackup::is_snapshot as is_vm_snapshot;
 pub(in crate::sim) use volume::CONTENT_STAMP;
 
 use crate::sim::world::Controller;
@@ -81,5 +83,6 @@ pub(super) fn all() -> Vec<Arc<dyn Controller>> {
     all.extend(cdi::all());
     all.extend(longhorn::all());
     all.extend(snapshot::all());
+    all.extend(vmbackup::all());
     all
 }

@@ -1,5 +1,6 @@
 //! The platform as a whole, without a server: what becomes of VMs.
 
+mod backups;
 mod deletion;
 mod disks;
 mod images;
