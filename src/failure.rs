@@ -23,6 +23,9 @@ pub struct Failure {
     pub code: String,
     /// One or more sentences naming the object.
     pub message: String,
+    /// The same in Chinese, where the workflow or the engine has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_zh: Option<String>,
     /// The known cause, from the knowledge files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Bilingual>,
@@ -56,6 +59,32 @@ pub struct Bilingual {
     pub zh: Option<String>,
 }
 
+impl Bilingual {
+    /// A text in both languages.
+    pub fn new(en: impl Into<String>, zh: impl Into<String>) -> Self {
+        Self { en: en.into(), zh: Some(zh.into()) }
+    }
+
+    /// The Chinese text, or the English one where there is none.
+    pub fn in_chinese(&self) -> &str {
+        self.zh.as_deref().unwrap_or(&self.en)
+    }
+}
+
+/// A text that has no Chinese.
+impl From<String> for Bilingual {
+    fn from(en: String) -> Self {
+        Self { en, zh: None }
+    }
+}
+
+/// The same.
+impl From<&str> for Bilingual {
+    fn from(en: &str) -> Self {
+        en.to_owned().into()
+    }
+}
+
 /// A code that is printed, with what it means and what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Code {
@@ -81,11 +110,13 @@ pub(crate) use codes;
 
 impl Failure {
     /// A failure with a code and a message, cause and remedy unknown.
-    pub fn new(class: FailureClass, code: &str, message: impl Into<String>) -> Self {
+    pub fn new(class: FailureClass, code: &str, message: impl Into<Bilingual>) -> Self {
+        let Bilingual { en, zh } = message.into();
         Self {
             class,
             code: code.to_owned(),
-            message: message.into(),
+            message: en,
+            message_zh: zh,
             cause: None,
             remedy: None,
             retry_after_ms: None,
@@ -94,18 +125,23 @@ impl Failure {
     }
 
     /// A failure that repeating cannot mend.
-    pub fn permanent(code: &str, message: impl Into<String>) -> Self {
+    pub fn permanent(code: &str, message: impl Into<Bilingual>) -> Self {
         Self::new(FailureClass::Permanent, code, message)
     }
 
     /// A failure without effect that may pass.
-    pub fn retryable(code: &str, message: impl Into<String>) -> Self {
+    pub fn retryable(code: &str, message: impl Into<Bilingual>) -> Self {
         Self::new(FailureClass::Retryable, code, message)
     }
 
     /// A failure that may have taken effect.
-    pub fn unknown(code: &str, message: impl Into<String>) -> Self {
+    pub fn unknown(code: &str, message: impl Into<Bilingual>) -> Self {
         Self::new(FailureClass::Unknown, code, message)
+    }
+
+    /// The message in both languages.
+    pub fn text(&self) -> Bilingual {
+        Bilingual { en: self.message.clone(), zh: self.message_zh.clone() }
     }
 
     /// The same with cause and remedy, unless it has them already.

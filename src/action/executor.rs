@@ -251,7 +251,10 @@ impl Executor {
     }
 
     fn safe_failure(&self, mut failure: Failure) -> Failure {
-        failure.message = self.secrets.masker().mask(&failure.message).into_owned();
+        let masker = self.secrets.masker();
+        for text in [Some(&mut failure.message), failure.message_zh.as_mut()].into_iter().flatten() {
+            *text = masker.mask(text).into_owned();
+        }
         failure
     }
 

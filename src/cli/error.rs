@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::failure::Bilingual;
 use crate::failure::Failure;
 use crate::journal::store;
 use crate::service::codes;
@@ -19,12 +20,12 @@ pub struct CommandError {
 
 impl CommandError {
     /// The caller asked for something that makes no sense.
-    pub fn usage(code: &str, message: impl Into<String>) -> Self {
+    pub fn usage(code: &str, message: impl Into<Bilingual>) -> Self {
         Self { kind: ProblemKind::Usage, failure: Failure::permanent(code, message) }
     }
 
     /// The store, the cluster or the machine cannot be used.
-    pub fn unusable(code: &str, message: impl Into<String>) -> Self {
+    pub fn unusable(code: &str, message: impl Into<Bilingual>) -> Self {
         Self { kind: ProblemKind::Unusable, failure: Failure::permanent(code, message) }
     }
 

@@ -15,6 +15,7 @@ pub(super) struct Lines<'p> {
     printer: &'p Printer,
     live: Option<Live>,
     state: String,
+    paused: bool,
     steps: BTreeMap<String, String>,
     /// The questions that were shown: which run asks, and its number there.
     asked: BTreeSet<(String, u32)>,
@@ -23,7 +24,8 @@ pub(super) struct Lines<'p> {
 impl<'p> Lines<'p> {
     pub(super) fn new(printer: &'p Printer) -> Self {
         let live = (printer.has_colour() && !printer.is_json()).then(Live::new);
-        Self { printer, live, state: String::new(), steps: BTreeMap::new(), asked: BTreeSet::new() }
+        let (state, steps, asked) = (String::new(), BTreeMap::new(), BTreeSet::new());
+        Self { printer, live, state, paused: false, steps, asked }
     }
 
     pub(super) fn show(&mut self, view: &Value) {
@@ -40,9 +42,13 @@ impl<'p> Lines<'p> {
         }
         let state = view["state"].as_str().unwrap_or_default();
         if state != self.state && state == "RollingBack" {
-            let why = view["failure"]["message"].as_str().unwrap_or_default();
+            let why = match self.printer.json_pair(&view["failure"], "message") {
+                "" => render::asked_to_stop(view, self.printer),
+                failure => failure.to_owned(),
+            };
             self.say(&format!("{} {why}", self.printer.pick("rolling back:", "正在回滚：")));
         }
+        self.show_pause(view);
         state.clone_into(&mut self.state);
         let before = self.asked.len();
         self.asked.extend(answer::open(view).into_iter().map(|(run, ask)| (run, ask.id)));
@@ -54,6 +60,19 @@ impl<'p> Lines<'p> {
                 self.say(self.printer.pick("type a number, or an answer:", "请输入编号或回答："));
             }
         }
+    }
+
+    /// Says that the run is paused, or is not any more.
+    fn show_pause(&mut self, view: &Value) {
+        let paused = view["paused"] == true;
+        if paused == self.paused {
+            return;
+        }
+        self.paused = paused;
+        self.say(match paused {
+            true => self.printer.pick("paused: no further step starts", "已暂停：不再开始新的步骤"),
+            false => self.printer.pick("not paused any more", "已解除暂停"),
+        });
     }
 
     fn print_changed(&mut self, view: &Value) {

@@ -64,6 +64,12 @@ impl Printer {
         zh.or_else(|| text["en"].as_str()).or_else(|| text.as_str()).unwrap_or_default()
     }
 
+    /// The text under `key`, or under `key_zh`, of a JSON view.
+    pub fn json_pair<'v>(&self, view: &'v serde_json::Value, key: &str) -> &'v str {
+        let zh = view[format!("{key}_zh")].as_str().filter(|_| self.chinese);
+        zh.or_else(|| view[key].as_str()).unwrap_or_default()
+    }
+
     /// A line of data.
     pub fn data(&self, line: impl Display) {
         // A reader that has gone away ends the output, not the run.
@@ -88,21 +94,25 @@ impl Printer {
             self.json(&serde_json::json!({ "error": error.failure }));
             return;
         }
-        self.note(format_args!("{}: {}", self.pick("error", "错误"), error.failure.message));
+        self.note(format_args!("{}: {}", self.pick("error", "错误"), self.text(&error.failure.text())));
         self.explain(&error.failure);
     }
 
     /// Cause and remedy of a failure, its code and what that means.
     pub fn explain(&self, failure: &Failure) {
-        if let Some(cause) = &failure.cause {
-            self.note(format_args!("  {}: {}", self.pick("cause", "原因"), self.text(cause)));
-        }
-        if let Some(remedy) = &failure.remedy {
-            self.note(format_args!("  {}: {}", self.pick("remedy", "处置"), self.text(remedy)));
-        }
-        match crate::cli::explain::find(&failure.code) {
-            Some(code) => self.note(format_args!("  {}: {}", code.code, self.pick(code.en, code.zh))),
-            None => self.note(format_args!("  {}", failure.code)),
-        }
+        self.explanation(failure).iter().for_each(|line| self.note(line));
+    }
+
+    /// The same in lines.
+    pub fn explanation(&self, failure: &Failure) -> Vec<String> {
+        let about = [("cause", "原因", &failure.cause), ("remedy", "处置", &failure.remedy)];
+        let known = about.into_iter().filter_map(|(en, zh, text)| Some((self.pick(en, zh), text.as_ref()?)));
+        let mut lines: Vec<String> =
+            known.map(|(what, text)| format!("  {what}: {}", self.text(text))).collect();
+        lines.push(match crate::cli::explain::find(&failure.code) {
+            Some(code) => format!("  {}: {}", code.code, self.pick(code.en, code.zh)),
+            None => format!("  {}", failure.code),
+        });
+        lines
     }
 }

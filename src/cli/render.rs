@@ -1,5 +1,7 @@
 //! A run in lines for people.
 
+use std::fmt::Display;
+
 use serde_json::Value;
 
 use crate::cli::answer;
@@ -67,15 +69,23 @@ fn detail(row: &Value, printer: &Printer) -> String {
         Some("NotCompensated") => return format!("{} {title}", printer.pick("left as it is:", "未撤销：")),
         _ => {}
     }
-    if let Some(message) = row["failure"]["message"].as_str().filter(|_| row["state"] != "Succeeded") {
-        return message.to_owned();
+    // What an earlier attempt failed of says nothing about one that goes on.
+    let failed = matches!(row["state"].as_str(), Some("Backoff" | "Asking" | "Failed" | "Cancelled"));
+    let failure = printer.json_pair(&row["failure"], "message");
+    if failed && !failure.is_empty() {
+        return failure.to_owned();
     }
     let waiting = &row["waiting"];
-    if let Some(until) = waiting["until"].as_str() {
-        let until = until.get(11..19).unwrap_or(until);
+    if !waiting.is_null() {
         let reason = printer.json_text(&waiting["for"]);
         let what = if reason.is_empty() { title } else { reason };
-        return format!("{what} ({} {until} UTC)", printer.pick("until", "最迟"));
+        return match waiting["until"].as_str() {
+            Some(until) => {
+                let until = until.get(11..19).unwrap_or(until);
+                format!("{what} ({} {until} UTC)", printer.pick("until", "最迟"))
+            }
+            None => what.to_owned(),
+        };
     }
     let found = [printer.json_text(&row["verdict"]["message"]), printer.json_text(&row["reason"])];
     found.into_iter().find(|text| !text.is_empty()).unwrap_or(title).to_owned()
@@ -95,7 +105,7 @@ pub(super) fn outcome(view: &Value, printer: &Printer) -> String {
         "Failed" if !found.is_empty() => found,
         "Failed" => printer.pick("it failed, and there is nothing to undo", "失败，没有需要撤销的改动"),
         "RolledBack" => printer.pick("it failed, and what it had done is undone", "失败，已做的改动均已撤销"),
-        "Cancelled" => printer.pick("somebody cancelled it", "已被取消"),
+        "Cancelled" => return format!("{state}: {}", cancelled(view, printer)),
         "Held" => printer.pick("it waits for a person", "等待人工处理"),
         _ => printer.pick("it is not over yet", "尚未结束"),
     };
@@ -105,34 +115,64 @@ pub(super) fn outcome(view: &Value, printer: &Printer) -> String {
     format!("{state}: {sentence}{verdict}")
 }
 
+/// Who stopped a run, why, and how much of it was undone.
+fn cancelled(view: &Value, printer: &Printer) -> String {
+    let how_much = match view["rolled_back"].as_str() {
+        Some("yes") => printer.pick("nothing that it did is left", "没有留下任何改动"),
+        Some("partly") => printer.pick("what it had done is partly undone", "已做的改动只撤销了一部分"),
+        _ => printer.pick("what it had done is not undone", "已做的改动没有撤销"),
+    };
+    let comma = printer.pick("; ", "；");
+    format!("{}{comma}{how_much}", asked_to_stop(view, printer))
+}
+
+/// Who asked a run to stop, and why.
+pub(super) fn asked_to_stop(view: &Value, printer: &Printer) -> String {
+    let Some(by) = view["cancelled_by"]["by"].as_str() else {
+        return printer.pick("ended at once", "已强制结束").to_owned();
+    };
+    let reason = view["cancelled_by"]["reason"].as_str();
+    let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+    format!("{} {by}{reason}", printer.pick("cancelled by", "取消者："))
+}
+
+/// What lies over the state of a run, in brackets behind it; nothing, as a rule.
+pub(super) fn overlay<'p>(view: &Value, printer: &'p Printer) -> &'p str {
+    match (view["paused"].as_bool(), view["cancelling"].as_bool()) {
+        (Some(true), _) => printer.pick(" (paused)", "（已暂停）"),
+        (_, Some(true)) => printer.pick(" (cancelling)", "（正在取消）"),
+        _ => "",
+    }
+}
+
 /// The last lines: how it ended, why, what is left.
 pub(super) fn ending(view: &Value, printer: &Printer) {
     printer.note(outcome(view, printer));
-    if let Ok(failure) = serde_json::from_value::<Failure>(view["failure"].clone()) {
-        printer.note(format_args!("  {}: {}", printer.pick("because", "因为"), failure.message));
-        printer.explain(&failure);
-    }
-    for left in view["left"].as_array().into_iter().flatten() {
-        printer.note(format_args!("  {}: {}", printer.pick("left as it is", "未撤销"), text(left)));
-    }
-    for warning in view["warnings"].as_array().into_iter().flatten() {
-        printer.note(format_args!(
-            "  {}: {}",
-            printer.pick("warning", "警告"),
-            text(&warning["failure"]["message"])
-        ));
-    }
-    for debt in view["debts"].as_array().into_iter().flatten() {
-        printer.note(format_args!(
-            "  {}: {}",
-            printer.pick("debt", "遗留"),
-            printer.json_text(&debt["what"])
-        ));
-    }
+    reasons(view, printer).iter().for_each(|line| printer.note(line));
     printer.note(format_args!("  windrow show {}", text(&view["id"])));
     if let Some(command) = evidence(view) {
         printer.note(format_args!("  {command}"));
     }
+}
+
+/// Why a run ended so, or is about to, and what is left of it.
+fn reasons(view: &Value, printer: &Printer) -> Vec<String> {
+    let line = |what: &str, text: &str| format!("  {what}: {text}");
+    let mut lines = vec![];
+    let list = |key: &str| view[key].as_array().into_iter().flatten();
+    let failure = serde_json::from_value::<Failure>(view["failure"].clone()).ok();
+    if let Some(failure) = failure {
+        lines.push(line(printer.pick("because", "因为"), printer.text(&failure.text())));
+        lines.extend(printer.explanation(&failure));
+    }
+    lines.extend(list("left").map(|left| line(printer.pick("left as it is", "未撤销"), &text(left))));
+    lines.extend(list("warnings").map(|warning| {
+        line(printer.pick("warning", "警告"), printer.json_pair(&warning["failure"], "message"))
+    }));
+    lines.extend(
+        list("debts").map(|debt| line(printer.pick("debt", "遗留"), printer.json_text(&debt["what"]))),
+    );
+    lines
 }
 
 /// The command that writes the evidence of a run, if it has kept any, or may have called a run that has.
@@ -143,25 +183,50 @@ fn evidence(view: &Value) -> Option<String> {
     kept.then(|| format!("windrow bundle {run} -o {run}.yaml"))
 }
 
-/// A whole run.
-pub(super) fn run(view: &Value, printer: &Printer) {
+/// A whole run; `executed` if some process goes on with it.
+pub(super) fn run(view: &Value, executed: bool, printer: &Printer) {
     printer.data(heading(view, printer));
+    let say = |(en, zh), value: &dyn Display| {
+        printer.data(format_args!("  {:<9} {value}", printer.pick(en, zh)));
+    };
+    say(("state", "状态"), &format!("{}{}", text(&view["state"]), overlay(view, printer)));
+    if !executed && view["finished_at"].is_null() && view["state"] != "Held" {
+        let nobody = printer.pick("by nobody; go on with:", "没有进程执行；继续执行：");
+        say(("executed", "执行"), &format!("{nobody} windrow resume {}", text(&view["id"])));
+    }
     let rows = [
-        ("state", "状态", "state"),
         ("created", "创建", "created_at"),
         ("finished", "结束", "finished_at"),
         ("by", "发起人", "by"),
+        ("cluster", "集群", "cluster"),
         ("held", "等待原因", "held_reason"),
         ("inputs", "参数", "inputs"),
         ("outputs", "输出", "outputs"),
     ];
     for (en, zh, key) in rows {
         if !view[key].is_null() {
-            printer.data(format_args!("  {:<9} {}", printer.pick(en, zh), text(&view[key])));
+            let value = match printer.json_pair(view, key) {
+                "" => view[key].to_string(),
+                value => value.to_owned(),
+            };
+            say((en, zh), &value);
         }
+    }
+    if let Some(trigger) = trigger(&view["trigger"]) {
+        say(("trigger", "触发"), &trigger);
     }
     for (_, line) in steps(view, printer) {
         printer.data(line);
+    }
+    if view["finished_at"].is_string() {
+        printer.data(outcome(view, printer));
+    } else if view["cancelling"] == true {
+        printer.data(asked_to_stop(view, printer));
+    }
+    reasons(view, printer).iter().for_each(|line| printer.data(line));
+    let called: Vec<String> = view["called"].as_array().into_iter().flatten().map(text).collect();
+    if !called.is_empty() {
+        say(("called", "调用"), &called.join(" "));
     }
     for line in answer::lines(view, printer) {
         printer.data(line);
@@ -175,6 +240,13 @@ pub(super) fn run(view: &Value, printer: &Printer) {
     for event in view["events"].as_array().into_iter().flatten() {
         printer.data(format_args!("{:>5} {} {}", text(&event["seq"]), text(&event["at"]), event["event"]));
     }
+}
+
+/// Why a run began, unless somebody simply started it.
+fn trigger(trigger: &Value) -> Option<String> {
+    let kind = trigger["kind"].as_str().filter(|kind| *kind != "manual")?;
+    let step = trigger["step"].as_str().map_or_else(String::new, |step| format!(" {step}"));
+    Some(format!("{kind} {}{step}", text(&trigger["run"])))
 }
 
 /// A value as text, a text without quotes.

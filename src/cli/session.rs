@@ -101,7 +101,9 @@ impl Session {
             let mut error = CommandError::from(problem);
             // The run says "the run": which one, the caller knows.
             if let Some(run) = about.filter(|_| error.failure.code == codes::REJECTED) {
-                error.failure.message = format!("{run}: {}", error.failure.message);
+                for text in [Some(&mut error.failure.message), error.failure.message_zh.as_mut()] {
+                    text.into_iter().for_each(|text| text.insert_str(0, &format!("{run}: ")));
+                }
             }
             error
         })
@@ -139,7 +141,7 @@ impl Session {
         let mut before = None;
         loop {
             let asked = Operation::Runs { filter: Filter::default(), before, limit: PAGE };
-            let Reply::Runs { runs, next } = self.call(asked).await? else { return Err(unknown()) };
+            let Reply::Runs { runs, next, .. } = self.call(asked).await? else { return Err(unknown()) };
             let fits = |id: &str| id.starts_with(&text) || id.ends_with(&text);
             found.extend(runs.iter().map(|line| line.run).filter(|run| fits(&run.to_string())));
             before = next;

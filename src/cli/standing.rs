@@ -7,7 +7,6 @@ use crate::cli::args::Global;
 use crate::cli::session::connect;
 use crate::definition::Library;
 use crate::evaluate::Standing;
-use crate::failure::Bilingual;
 use crate::failure::Failure;
 use crate::plan::Plan;
 use crate::plan::explain::Explained;
@@ -47,7 +46,7 @@ async fn fill(preview: &Preview, plan: &Plan, explained: &mut Explained) -> Resu
             (condition.holds, condition.why) = match standing {
                 Standing::Holds => (Some(true), None),
                 Standing::Unmet(message) => (Some(false), Some(message.clone())),
-                Standing::Unknown(why) => (None, Some(Bilingual { en: why.clone(), zh: None })),
+                Standing::Unknown(why) => (None, Some(why.clone())),
             };
         }
         if let Some(child) = &mut step.child {

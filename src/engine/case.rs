@@ -50,7 +50,7 @@ impl Case<'_> {
         let by_others = failure.code == codes::CHANGED_BY_OTHERS;
         let reason = if by_others { AskReason::ChangedByOthers } else { AskReason::FailedUndo };
         let en = format!("the undo {unit} failed: {} ({})", failure.message, failure.code);
-        let zh = Some(format!("撤销步骤 {unit} 失败:{}({})", failure.message, failure.code));
+        let zh = Some(format!("撤销步骤 {unit} 失败:{}({})", failure.text().in_chinese(), failure.code));
         self.ask(part, Some(unit), reason, Bilingual { en, zh })
     }
 
@@ -92,7 +92,7 @@ impl Case<'_> {
     /// What must be seen of a verdict by which the run goes on although not all is well.
     pub(super) fn warning(self, unit: &UnitId, verdict: &VerdictReached) -> Option<Event> {
         let marred = verdict.outcome == Outcome::Succeed && verdict.severity > Severity::Ok;
-        let failure = || Failure::permanent(codes::MARRED, verdict.message.en.clone());
+        let failure = || Failure::permanent(codes::MARRED, verdict.message.clone());
         marred.then(|| Event::Warned { step: Some(unit.block.step.clone()), failure: failure() })
     }
 

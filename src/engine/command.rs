@@ -225,7 +225,7 @@ pub struct WaitReport {
     /// uid of each object that was there, by name.
     pub seen: BTreeMap<String, Arc<str>>,
     /// Why nothing applies, for people: each false or failed term.
-    pub reason: String,
+    pub reason: Bilingual,
     /// The evidence matches a known failure that is permanent (L5).
     pub known: Option<Failure>,
     /// What the evidence is known to mean where that alone does not end the wait: told with whatever does.
@@ -239,6 +239,6 @@ pub struct WaitReport {
 impl WaitReport {
     /// The report of targets that could not be read.
     pub fn blind(failure: Failure) -> Self {
-        Self { reason: failure.message.clone(), unreadable: Some(failure), ..Self::default() }
+        Self { reason: failure.text(), unreadable: Some(failure), ..Self::default() }
     }
 }

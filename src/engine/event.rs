@@ -587,14 +587,28 @@ pub struct WaitNote {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub seen: BTreeMap<String, Arc<str>>,
     /// Why it is not over.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "text_or_english")]
+    pub reason: Option<Bilingual>,
     /// The verdict that applies, and how often in a row a confirmed read said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applies: Option<Applies>,
     /// The targets were lost from sight, or are in sight again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sight: Option<Sight>,
+}
+
+/// A text; journals of earlier programs have its English only.
+fn text_or_english<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Bilingual>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        English(String),
+        Both(Bilingual),
+    }
+    Ok(Option::<Written>::deserialize(deserializer)?.map(|written| match written {
+        Written::English(en) => en.into(),
+        Written::Both(text) => text,
+    }))
 }
 
 /// Whether a wait sees its targets. Time out of sight counts for the deadline only (E7).
@@ -616,4 +630,32 @@ pub struct Applies {
     pub since: Timestamp,
     /// Confirmed reads in a row.
     pub reads: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_wait_is_about_is_read_as_earlier_programs_wrote_it() {
+        let read = |written: Value| {
+            let bytes = rmp_serde::to_vec_named(&written).expect("it is data");
+            let note: WaitNote = rmp_serde::from_slice(&bytes).expect("it is a note");
+            note.reason
+        };
+        assert_eq!(read(json!({ "reason": "not yet" })), Some("not yet".into()));
+        let both = Bilingual::new("not yet", "尚未");
+        assert_eq!(read(json!({ "reason": both })), Some(both));
+        assert_eq!(read(json!({})), None);
+    }
+
+    #[test]
+    fn a_failure_of_an_earlier_program_has_no_chinese() {
+        let old = json!({ "class": "permanent", "code": "precondition", "message": "not so" });
+        let failure: Failure = serde_json::from_value(old.clone()).expect("it is a failure");
+        assert_eq!(failure, Failure::permanent("precondition", "not so"));
+        assert_eq!(serde_json::to_value(failure).expect("it is data"), old, "and it is written as before");
+    }
 }

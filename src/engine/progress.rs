@@ -48,7 +48,7 @@ impl<'a> Case<'a> {
                 Some(undoing) => return Progress::Undoing(undoing),
                 None => {}
             }
-        } else if run.cancel_requested || run.is_rollback_only() || !self.frontier().is_empty() {
+        } else if run.cancel.is_some() || run.is_rollback_only() || !self.frontier().is_empty() {
             return Progress::Forward;
         }
         match self.next_finally() {

@@ -58,8 +58,8 @@ pub struct RunState {
     pub open_units: u32,
     /// Undo: begun when, and why; none while it goes forward.
     pub rollback: Option<RollbackState>,
-    /// Somebody asked it to stop.
-    pub cancel_requested: bool,
+    /// Who asked it to stop, if anybody did.
+    pub cancel: Option<CancelRequest>,
     /// A person's answer that ends the run.
     pub abandoned: Option<Abandoned>,
     /// Since when it is paused.
@@ -92,6 +92,15 @@ pub struct RunState {
     pub completed: Vec<UnitId>,
     /// So many of the first steps in the plan's order are over; kept by `advance` so that nobody looks at them again.
     pub over: usize,
+}
+
+/// Somebody asked a run to stop.
+#[derive(Debug, Clone)]
+pub struct CancelRequest {
+    /// Who.
+    pub by: Actor,
+    /// Why.
+    pub reason: Option<String>,
 }
 
 /// A run that goes backwards.
@@ -323,7 +332,7 @@ pub struct WaitState {
     /// uid of each object seen, by name.
     pub seen: BTreeMap<String, Arc<str>>,
     /// Why it is not over.
-    pub reason: String,
+    pub reason: Bilingual,
     /// When something was noted last.
     pub noted_at: Timestamp,
     /// The verdict that applies but must be stable.
@@ -377,7 +386,7 @@ impl RunState {
 
     /// True once nothing new may start forward.
     pub const fn is_stopping(&self) -> bool {
-        self.rollback.is_some() || self.cancel_requested
+        self.rollback.is_some() || self.cancel.is_some()
     }
 
     /// True if it is only there to undo an earlier run.
@@ -485,4 +494,14 @@ impl RunStatus {
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::RolledBack | Self::Cancelled)
     }
+}
+
+/// What lies over the state of a run that is not over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlay {
+    /// It starts nothing new until somebody lets it go on.
+    Paused,
+    /// Somebody asked it to stop, and it is on its way.
+    Cancelling,
 }

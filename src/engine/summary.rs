@@ -7,6 +7,7 @@ use crate::engine::event::RunOutcome;
 use crate::engine::event::VerdictReached;
 use crate::engine::part::Part;
 use crate::engine::part::Role;
+use crate::engine::state::Overlay;
 use crate::engine::state::Phase;
 use crate::engine::state::RunState;
 use crate::engine::state::RunStatus;
@@ -44,6 +45,15 @@ impl RunState {
             )
         };
         if open.peek().is_some() && open.all(waits) { RunStatus::Waiting } else { RunStatus::Running }
+    }
+
+    /// What lies over its state.
+    pub fn overlay(&self) -> Option<Overlay> {
+        match (&self.finished, &self.cancel, self.paused_at) {
+            (Some(_), _, _) | (None, None, None) => None,
+            (None, Some(_), _) => Some(Overlay::Cancelling),
+            (None, None, Some(_)) => Some(Overlay::Paused),
+        }
     }
 
     /// Why it is Held: its questions, oldest first, then those of its children.

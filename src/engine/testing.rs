@@ -459,12 +459,12 @@ fn outputs(reply: Option<Reply>) -> Result<Arc<Value>, Failure> {
 /// A confirmed report by which that verdict applies.
 pub(super) fn applies(verdict: u16) -> WaitReport {
     let applies = Some((verdict, text("as read"), None));
-    WaitReport { confirmed: true, applies, reason: "as read".to_owned(), ..WaitReport::default() }
+    WaitReport { confirmed: true, applies, reason: text("as read"), ..WaitReport::default() }
 }
 
 /// A confirmed report by which nothing applies.
 pub(super) fn not_yet() -> WaitReport {
-    WaitReport { confirmed: true, reason: "not yet".to_owned(), ..WaitReport::default() }
+    WaitReport { confirmed: true, reason: text("not yet"), ..WaitReport::default() }
 }
 
 fn key(effect: &Effect) -> String {

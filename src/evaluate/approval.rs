@@ -15,6 +15,7 @@ use crate::evaluate::rendered;
 use crate::evaluate::request::texts;
 use crate::evaluate::scope::NO_LETS;
 use crate::evaluate::scope::wanted_by;
+use crate::failure::Bilingual;
 use crate::failure::Failure;
 
 impl Evaluator<'_> {
@@ -34,7 +35,10 @@ impl Evaluator<'_> {
             let subject = self.subject(unit, &Readings { values: seen, ..Readings::default() })?;
             if self.binds(&subject) != approval.binds {
                 let (was, is) = (approval.subject.join(", "), subject.join(", "));
-                let text = format!("the approval {unit} is void: {was} was approved, now it is {is}");
+                let text = Bilingual::new(
+                    format!("the approval {unit} is void: {was} was approved, now it is {is}"),
+                    format!("审批 {unit} 已失效：批准的是 {was}，现在是 {is}"),
+                );
                 return Err(Failure::permanent(codes::APPROVAL_VOID, text));
             }
         }

@@ -1,7 +1,6 @@
 //! Waits, guards, and the question whether an interrupted attempt took effect.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -95,7 +94,7 @@ impl Evaluator<'_> {
         for (name, expr) in &wait.tracks {
             match expr.eval(&scope) {
                 Ok(value) => drop(report.tracks.insert(name.clone(), Arc::new(value))),
-                Err(error) => note(&mut report.reason, &format!("track.{name}: {error}")),
+                Err(error) => note(&mut report.reason, &format!("track.{name}: {error}").into()),
             }
         }
         self.bind_tracks(&mut scope, state, &report.tracks);
@@ -104,7 +103,7 @@ impl Evaluator<'_> {
             .iter()
             .map(|expr| expr.eval(&scope).ok().as_ref().and_then(Value::as_f64))
             .collect();
-        let mut pending = String::new();
+        let mut pending = Bilingual::default();
         for (position, verdict) in wait.verdicts.iter().enumerate() {
             match verdict.when.eval_bool(&scope) {
                 Ok(true) => {
@@ -112,7 +111,7 @@ impl Evaluator<'_> {
                     let evidence = self.values.keep(Arc::new(json!(readings.values)))?;
                     // In words is better than as an expression.
                     if verdict.message.is_some() {
-                        pending.clone_from(&text.en);
+                        pending.clone_from(&text);
                     }
                     report.applies =
                         Some((u16::try_from(position).unwrap_or(u16::MAX), text, Some(evidence)));
@@ -120,19 +119,21 @@ impl Evaluator<'_> {
                 }
                 // What must become true says why it is not over; what must not, says nothing while it is not.
                 Ok(false) if verdict.outcome == Outcome::Succeed => {
-                    note(&mut pending, &format!("`{}` is not true yet", verdict.when.source()));
+                    let source = verdict.when.source();
+                    let text = (format!("`{source}` is not true yet"), format!("`{source}` 尚未成立"));
+                    note(&mut pending, &Bilingual::new(text.0, text.1));
                 }
                 Ok(false) => {}
                 Err(error) => {
                     let text = format!("{}: {error} in `{}`", verdict.name, verdict.when.source());
-                    note(&mut report.reason, &text);
+                    note(&mut report.reason, &text.clone().into());
                     if verdict.outcome == Outcome::Fail && error.kind != EvalErrorKind::NoSuchKey {
                         report.warning = Some(Failure::permanent(codes::EXPRESSION, text));
                     }
                 }
             }
         }
-        if !pending.is_empty() {
+        if !pending.en.is_empty() {
             note(&mut report.reason, &pending);
         }
         let known = self.knowledge.most_telling(&readings.evidence);
@@ -271,9 +272,16 @@ pub(super) fn seen(readings: &Readings) -> BTreeMap<String, Arc<str>> {
     readings.values.iter().filter_map(|(name, value)| Some((name.clone(), uid(value)?))).collect()
 }
 
-fn note(reasons: &mut String, reason: &str) {
-    let separator = if reasons.is_empty() { "" } else { "; " };
-    write!(reasons, "{separator}{reason}").expect("a String takes any text");
+/// Adds a reason to those that are known already.
+fn note(reasons: &mut Bilingual, reason: &Bilingual) {
+    if reasons.en.is_empty() {
+        reasons.clone_from(reason);
+        return;
+    }
+    if reasons.zh.is_some() || reason.zh.is_some() {
+        reasons.zh = Some(format!("{}；{}", reasons.in_chinese(), reason.in_chinese()));
+    }
+    reasons.en = format!("{}; {}", reasons.en, reason.en);
 }
 
 /// Who wrote last to what was read, and when, from `metadata.managedFields`.

@@ -288,7 +288,10 @@ impl Evaluator<'_> {
             Some(Ok(Some(object))) => object.describe(),
             _ => "the target (its name has no value)".to_owned(),
         };
-        Failure::permanent(codes::TARGET_MISSING, format!("{what} does not exist"))
+        Failure::permanent(
+            codes::TARGET_MISSING,
+            Bilingual::new(format!("{what} does not exist"), format!("{what} 不存在")),
+        )
     }
 }
 

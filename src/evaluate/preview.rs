@@ -29,7 +29,7 @@ pub enum Standing {
     /// It does not; what is wrong.
     Unmet(Bilingual),
     /// It cannot be told, and why not.
-    Unknown(String),
+    Unknown(Bilingual),
 }
 
 impl Evaluator<'_> {
@@ -63,10 +63,13 @@ impl Evaluator<'_> {
         readings: &Readings,
     ) -> Result<Standing, Failure> {
         if !self.knowable(step, condition) {
-            return Ok(Standing::Unknown("it needs what earlier steps bring".to_owned()));
+            return Ok(Standing::Unknown(Bilingual::new(
+                "it needs what earlier steps bring",
+                "需要之前步骤的结果",
+            )));
         }
         if let Some(failure) = &readings.unreadable {
-            return Ok(Standing::Unknown(failure.message.clone()));
+            return Ok(Standing::Unknown(failure.text()));
         }
         let messages = [&condition.message].into_iter().chain(&condition.message_zh);
         let mut wanted = self.names_behind(step, condition);

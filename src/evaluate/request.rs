@@ -99,8 +99,7 @@ impl Evaluator<'_> {
             true => (Severity::Ok, step.title.clone()),
             false => (severity(args), objection(args, that)),
         };
-        let failure =
-            (severity == Severity::Bad).then(|| Failure::permanent(codes::ASSERT, message.en.clone()));
+        let failure = (severity == Severity::Bad).then(|| Failure::permanent(codes::ASSERT, message.clone()));
         let verdict = VerdictReached {
             name: step.name.to_string(),
             outcome: if failure.is_some() { Outcome::Fail } else { Outcome::Succeed },

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::engine::event::Event;
+use crate::engine::state::Overlay;
 use crate::engine::state::RunStatus;
 use crate::id::RunId;
 use crate::id::Seq;
@@ -54,6 +55,12 @@ pub struct Summary {
     pub status: RunStatus,
     /// Why it is Held.
     pub held_reason: Option<String>,
+    /// The same in Chinese, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_reason_zh: Option<String>,
+    /// What lies over its state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlay: Option<Overlay>,
     /// When it began.
     pub created_at: Timestamp,
     /// When it ended.

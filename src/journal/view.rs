@@ -121,6 +121,8 @@ impl View<'_> {
             workflow: created.workflow,
             status: RunStatus::Held,
             held_reason: Some(format!("its line in the store's index is bad: {flaw}")),
+            held_reason_zh: None,
+            overlay: None,
             created_at: at,
             finished_at: None,
             due: None,

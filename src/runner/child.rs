@@ -246,8 +246,12 @@ fn end_of(plan: &Plan, state: &RunState, finished: &Finished) -> AttemptEnd {
         RunOutcome::RolledBack if state.is_rollback_only() => None,
         RunOutcome::Failed | RunOutcome::RolledBack | RunOutcome::Cancelled(_) => {
             let own = finished.failure.as_ref();
-            let why = own.map_or("it was cancelled", |failure| &failure.message);
-            let told = Failure::permanent(codes::CHILD_FAILED, format!("{workflow} ({child}): {why}"));
+            let why = own.map_or_else(|| Bilingual::new("it was cancelled", "已被取消"), Failure::text);
+            let text = Bilingual::new(
+                format!("{workflow} ({child}): {}", why.en),
+                format!("{workflow}（{child}）：{}", why.in_chinese()),
+            );
+            let told = Failure::permanent(codes::CHILD_FAILED, text);
             let cause = own.and_then(|failure| failure.cause.clone());
             Some(Failure { cause, remedy: own.and_then(|failure| failure.remedy.clone()), ..told })
         }
@@ -294,7 +298,7 @@ fn has_changed_something(state: &RunState) -> bool {
 }
 
 /// The id of the child that an attempt starts: always the same one.
-pub(super) fn child_id(parent: RunId, unit: &UnitId, attempt: u32) -> RunId {
+pub fn child_id(parent: RunId, unit: &UnitId, attempt: u32) -> RunId {
     let mut hash = Sha256::new();
     hash.update(parent.to_be_bytes());
     hash.update(unit.to_string());

@@ -29,7 +29,6 @@ use crate::evaluate::Readings;
 use crate::evaluate::Values;
 use crate::failpoint;
 use crate::failpoint::Place;
-use crate::failure::Bilingual;
 use crate::failure::Failure;
 use crate::failure::FailureClass;
 use crate::runner::codes;
@@ -393,9 +392,7 @@ fn refusal(effect: &Effect, failure: Failure) -> Command {
             Command::Observed { unit, attempt, finding: Finding::CannotTell(failure) }
         }
         Effect::Watch(unit) => Command::Judged { unit, report: Box::new(WaitReport::blind(failure)) },
-        Effect::Guard(guard) => {
-            Command::GuardBroken { guard, message: Bilingual { en: failure.message, zh: None } }
-        }
+        Effect::Guard(guard) => Command::GuardBroken { guard, message: failure.text() },
     }
 }
 
@@ -450,6 +447,6 @@ pub(super) fn end_of(answer: Answer, values: &dyn Values) -> AttemptEnd {
             verdict: None,
         },
         // It took effect, but what it gave back is lost: look at the world.
-        (Err(failure), _) | (_, Err(failure)) => failed(Failure::unknown(&failure.code, failure.message)),
+        (Err(failure), _) | (_, Err(failure)) => failed(Failure::unknown(&failure.code, failure.text())),
     }
 }

@@ -239,7 +239,7 @@ fn moments(events: &[Event]) -> Vec<Moment> {
                 add(Subject::Unit(unit.clone()), Trouble::BadVerdict, verdict.message.clone());
             }
             Event::Failed { unit, failure } => {
-                add(Subject::Unit(unit.clone()), Trouble::Failed, said(&failure.message));
+                add(Subject::Unit(unit.clone()), Trouble::Failed, failure.text());
             }
             Event::AskOpened(ask) if !matches!(ask.reason, AskReason::Approval(_)) => {
                 if let Some(unit) = &ask.unit {
@@ -266,16 +266,9 @@ fn ended_by_timeout(events: &[Event]) -> Vec<Moment> {
         Event::Cancelled { unit } => Some(unit.clone()),
         _ => None,
     });
-    let moment = |unit| Moment {
-        subject: Subject::Unit(unit),
-        trouble: Trouble::Failed,
-        says: said(&failure.message),
-    };
+    let moment =
+        |unit| Moment { subject: Subject::Unit(unit), trouble: Trouble::Failed, says: failure.text() };
     stopped.map(moment).collect()
-}
-
-fn said(text: &str) -> Bilingual {
-    Bilingual { en: text.to_owned(), zh: None }
 }
 
 #[cfg(test)]
@@ -295,7 +288,7 @@ mod tests {
             name: "v".to_owned(),
             outcome: Outcome::Fail,
             severity,
-            message: said("verdict"),
+            message: "verdict".into(),
             evidence: None,
             failure: None,
         };

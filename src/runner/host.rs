@@ -288,6 +288,11 @@ impl Host {
         Ok(())
     }
 
+    /// True if nothing new is started.
+    pub fn all_paused(&self) -> bool {
+        self.shared.paused.load(Ordering::Acquire)
+    }
+
     /// Evaluates for a run, now.
     pub fn evaluate<T>(&self, plan: &Plan, run: &RunState, with: impl FnOnce(Evaluator<'_>) -> T) -> T {
         let values = self.shared.values();

@@ -65,7 +65,7 @@ fn mask_preparation(preparation: &mut Preparation, masker: &Masker) {
 
 fn mask_report(report: &mut WaitReport, secrets: &Secrets) {
     let masker = secrets.masker();
-    mask_text(&mut report.reason, masker);
+    mask_both(&mut report.reason, masker);
     if let Some((_, message, _)) = &mut report.applies {
         mask_both(message, masker);
     }
@@ -87,6 +87,7 @@ fn mask_end(end: &mut AttemptEnd, masker: &Masker) {
 
 fn mask_failure(failure: &mut Failure, masker: &Masker) {
     mask_text(&mut failure.message, masker);
+    failure.message_zh.iter_mut().for_each(|zh| mask_text(zh, masker));
 }
 
 fn mask_both(text: &mut Bilingual, masker: &Masker) {

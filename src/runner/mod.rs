@@ -37,6 +37,7 @@ use crate::id::RunId;
 use crate::journal::store;
 
 pub use child::called;
+pub use child::child_id;
 pub use host::Host;
 pub use host::Update;
 pub use start::Start;

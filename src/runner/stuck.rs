@@ -79,7 +79,8 @@ impl Shared {
             return;
         }
         let held_reason = Some(format!("{code}: {error}"));
-        let held = Summary { status: RunStatus::Held, held_reason, due: None, ..line.clone() };
+        let held =
+            Summary { status: RunStatus::Held, held_reason, held_reason_zh: None, due: None, ..line.clone() };
         if held == line {
             return;
         }
@@ -154,9 +155,18 @@ impl Shared {
         let ended = match self.store.summary(run) {
             Ok(Some(line)) => {
                 let why = format!("terminated by {}: {reason}", by.name);
+                let held_reason_zh = Some(format!("被 {} 强制结束：{reason}", by.name));
                 let finished_at = Some(self.clock.now());
                 let (status, held_reason) = (RunStatus::Cancelled, Some(why));
-                let line = Summary { status, held_reason, finished_at, due: None, ..line };
+                let line = Summary {
+                    status,
+                    held_reason,
+                    held_reason_zh,
+                    overlay: None,
+                    finished_at,
+                    due: None,
+                    ..line
+                };
                 self.store.put_summary(line).await.map_err(Error::from)
             }
             Ok(None) => Err(Error::UnknownRun(run)),

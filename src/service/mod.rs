@@ -6,6 +6,7 @@ pub mod operation;
 pub mod socket;
 mod unit_name;
 pub mod view;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,8 +49,6 @@ use crate::service::operation::Verb;
 const PAGE_MAX: usize = 1000;
 /// Lines of the index that are read at once while filtering.
 const SCAN: usize = 256;
-/// Changes that a watcher may be behind.
-const BEHIND_MAX: usize = 64;
 
 /// The service of the process that owns the store. Cheap to clone.
 #[derive(Clone)]
@@ -114,41 +113,12 @@ impl Handle {
         }
     }
 
-    /// The run now, then each change of it until it is over.
+    /// The run now, then each change of it, and of the runs that it has called, until it is over.
     ///
     /// # Errors
     /// An unknown run.
     pub fn watch(&self, run: RunId) -> Result<mpsc::Receiver<Change>, Problem> {
-        let mut updates = self.host.watch(run);
-        let (changes, receiver) = mpsc::channel(BEHIND_MAX);
-        let (mut seq, view, mut over) = self.look(run)?;
-        let first = Change { seq, view, events: vec![] };
-        let handle = self.clone();
-        tokio::spawn(async move {
-            let mut next = Some(first);
-            while let Some(change) = next.take() {
-                if changes.send(change).await.is_err() || over {
-                    return;
-                }
-                while next.is_none() {
-                    // A watcher that fell behind is dropped by the run: look at the journal and watch anew.
-                    let update = updates.recv().await;
-                    if update.is_none() {
-                        updates = handle.host.watch(run);
-                    }
-                    let Ok((plan, state)) = handle.host.load(run) else { return };
-                    if state.seq > seq {
-                        let events = update.map(|update| view::events(&update)).unwrap_or_default();
-                        next =
-                            Some(Change { seq: state.seq, view: handle.view(&plan, &state, None), events });
-                        (seq, over) = (state.seq, state.finished.is_some());
-                    } else if update.is_none() && changes.is_closed() {
-                        return;
-                    }
-                }
-            }
-        });
-        Ok(receiver)
+        watch::start(self, run)
     }
 
     /// Waits until a run is over. Cheaper than [`Handle::watch`]: only the end is looked at.
@@ -180,7 +150,7 @@ impl Handle {
         let mut view = view::run(plan, state);
         if let Some(error) = stuck.filter(|_| state.finished.is_none()) {
             view["state"] = json!(RunStatus::Held.word());
-            view["held_reason"] = json!(error.to_string());
+            (view["held_reason"], view["held_reason_zh"]) = (json!(error.to_string()), Value::Null);
         }
         let mut asks = view::asks(state);
         let mut needs_somebody = stuck.is_some() || !asks.is_empty();
@@ -194,10 +164,23 @@ impl Handle {
         }
         // A child that was answered a moment ago: its caller is about to hear of it.
         if state.status() == RunStatus::Held && !needs_somebody {
-            (view["state"], view["held_reason"]) = (json!(RunStatus::Running.word()), Value::Null);
+            view["state"] = json!(RunStatus::Running.word());
+            (view["held_reason"], view["held_reason_zh"]) = (Value::Null, Value::Null);
         }
         view["asks"] = json!(asks);
+        for row in view["steps"].as_array_mut().into_iter().flatten() {
+            if let Some(child) = view::running_child(row) {
+                row["waiting"] = self.progress_of(child);
+            }
+        }
         view
+    }
+
+    /// What a run that another one has called is busy with.
+    fn progress_of(&self, child: RunId) -> Value {
+        // One that cannot be read says so itself.
+        let Ok((plan, state, None)) = self.host.look(child) else { return Value::Null };
+        view::progress(&self.view(&plan, &state, None))
     }
 
     /// Whom an answer is for: the run that it was given to, or one that this run has called and that asks. `unit` may be
@@ -302,6 +285,7 @@ impl Handle {
 
     fn runs(&self, filter: &Filter, mut before: Option<RunId>, limit: usize) -> Result<Reply, Problem> {
         let limit = limit.clamp(1, PAGE_MAX);
+        let all_paused = self.host.all_paused();
         let mut found = vec![];
         loop {
             let lines = self.store.runs(before, SCAN).map_err(Error::from)?;
@@ -312,11 +296,11 @@ impl Handle {
                     found.push(line);
                 }
                 if found.len() == limit {
-                    return Ok(Reply::Runs { runs: found, next: before });
+                    return Ok(Reply::Runs { runs: found, next: before, all_paused });
                 }
             }
             if last {
-                return Ok(Reply::Runs { runs: found, next: None });
+                return Ok(Reply::Runs { runs: found, next: None, all_paused });
             }
         }
     }

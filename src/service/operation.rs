@@ -154,6 +154,9 @@ pub enum Reply {
         runs: Vec<Summary>,
         /// Another page begins before this run.
         next: Option<RunId>,
+        /// Nothing new is started: somebody has paused everything.
+        #[serde(default)]
+        all_paused: bool,
     },
     /// A run, as `service::view` writes it.
     Run {

@@ -5,17 +5,23 @@ use std::sync::Arc;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::definition::model::ActionKind;
+use crate::definition::model::Step;
 use crate::engine::RunState;
 use crate::engine::event::AttemptEffect;
 use crate::engine::event::Blob;
+use crate::engine::event::RunOutcome;
 use crate::engine::event::Trigger;
 use crate::engine::state::BlockState;
+use crate::engine::state::Overlay;
 use crate::engine::state::Phase;
 use crate::engine::state::RunStatus;
 use crate::engine::state::UnitState;
 use crate::engine::unit::Block;
 use crate::engine::unit::ItemKey;
 use crate::engine::unit::UnitId;
+use crate::failure::Bilingual;
+use crate::id::RunId;
 use crate::journal::store::Recorded;
 use crate::journal::store::Summary;
 use crate::plan::Plan;
@@ -28,6 +34,7 @@ pub fn run(plan: &Plan, run: &RunState) -> Value {
         .and_then(|(_, finished)| finished.failure.as_ref())
         .or_else(|| run.rollback.as_ref().and_then(|rollback| rollback.failure.as_ref()));
     let status = run.status();
+    let held = run.held_reason();
     json!({
         "id": run.id,
         "workflow": run.created.workflow,
@@ -35,7 +42,8 @@ pub fn run(plan: &Plan, run: &RunState) -> Value {
         "digest": run.created.digest,
         "cluster": run.created.cluster,
         "state": status.word(),
-        "held_reason": run.held_reason().map(|reason| reason.en),
+        "held_reason": held.as_ref().map(|reason| &reason.en),
+        "held_reason_zh": held.as_ref().and_then(|reason| reason.zh.as_ref()),
         "inputs": run.created.inputs,
         "secrets": run.created.secrets,
         "trigger": trigger(&run.created.trigger),
@@ -44,7 +52,12 @@ pub fn run(plan: &Plan, run: &RunState) -> Value {
         "locks": run.created.locks,
         "created_at": run.created_at.to_string(),
         "finished_at": finished.map(|(at, _)| at.to_string()),
-        "rolled_back": finished.map(|(_, finished)| finished.outcome),
+        "outcome": finished.map(|(_, finished)| finished.outcome),
+        "rolled_back": finished.and_then(|(_, finished)| match finished.outcome {
+            RunOutcome::Cancelled(how_much) => Some(how_much),
+            RunOutcome::Succeeded | RunOutcome::Failed | RunOutcome::RolledBack => None,
+        }),
+        "cancelled_by": run.cancel.as_ref().map(|cancel| json!({ "by": cancel.by.name, "reason": cancel.reason })),
         "verdict": run.verdict(plan).map(|(step, verdict)| json!({
             "step": step, "name": verdict.name, "severity": verdict.severity, "message": verdict.message,
         })),
@@ -58,8 +71,8 @@ pub fn run(plan: &Plan, run: &RunState) -> Value {
         "evidence": run.evidence.iter().map(|(at, evidence)| json!({
             "at": at.to_string(), "step": evidence.unit.as_ref().map(ToString::to_string), "trouble": evidence.trouble, "file": evidence.file,
         })).collect::<Vec<_>>(),
-        "paused": run.paused_at.is_some(),
-        "cancelling": run.cancel_requested && finished.is_none(),
+        "paused": run.overlay() == Some(Overlay::Paused),
+        "cancelling": run.overlay() == Some(Overlay::Cancelling),
         "called": crate::runner::called(plan, run),
         "steps": steps(plan, run),
     })
@@ -76,6 +89,7 @@ pub(super) fn line(line: &Summary, why: &str) -> Value {
         "cluster": null,
         "state": if over { line.status } else { RunStatus::Held }.word(),
         "held_reason": if over { line.held_reason.as_deref() } else { Some(why) },
+        "held_reason_zh": line.held_reason_zh.as_deref().filter(|_| over),
         "inputs": null,
         "trigger": null,
         "created_at": line.created_at.to_string(),
@@ -97,7 +111,8 @@ fn steps(plan: &Plan, run: &RunState) -> Vec<Value> {
     let names = plan.graph.order().iter().chain(plan.workflow.finally.iter().map(|step| &step.name));
     let mut rows = vec![];
     for name in names {
-        let title = plan.workflow.step(name).map(|step| &step.title);
+        let step = plan.workflow.step(name);
+        let title = step.map(title);
         let Some(block) = run.steps.get(name) else {
             rows.push(
                 json!({ "name": name, "title": title, "item": null, "state": "Pending", "attempts": 0 }),
@@ -117,10 +132,22 @@ fn steps(plan: &Plan, run: &RunState) -> Vec<Value> {
             row["name"] = json!(name);
             row["title"] = json!(title);
             row["item"] = json!(item);
+            if unit.attempt > 0 && step.is_some_and(|step| step.action.uses == ActionKind::Workflow) {
+                let id = Block::forward(name.clone()).unit(item);
+                row["called"] = json!(crate::runner::child_id(run.id, &id, unit.attempt));
+            }
             rows.push(row);
         }
     }
     rows
+}
+
+/// What a step is there for; its action, where nobody has said that.
+fn title(step: &Step) -> Bilingual {
+    match step.title.en.is_empty() {
+        true => step.action.uses.to_string().into(),
+        false => step.title.clone(),
+    }
 }
 
 fn row(run: &RunState, id: &UnitId, unit: &UnitState) -> Value {
@@ -165,7 +192,9 @@ fn waiting(unit: &UnitState) -> Value {
     match &unit.phase {
         Phase::Pending { deadline, message, .. } => json!({ "for": message, "until": deadline.to_string() }),
         Phase::Sleeping { due } => json!({ "until": due.to_string() }),
-        Phase::Backoff { due } => json!({ "for": "the next attempt", "until": due.to_string() }),
+        Phase::Backoff { due } => {
+            json!({ "for": Bilingual::new("the next attempt", "下一次尝试"), "until": due.to_string() })
+        }
         Phase::Waiting(wait) => json!({
             "for": wait.reason,
             "until": wait.deadline.to_string(),
@@ -183,6 +212,26 @@ fn waiting(unit: &UnitState) -> Value {
         | Phase::Concluding
         | Phase::Done(_) => Value::Null,
     }
+}
+
+/// The run that a step has called and waits for.
+pub(super) fn running_child(row: &Value) -> Option<RunId> {
+    let child = row["called"].as_str().filter(|_| row["state"] == "Running")?;
+    child.parse().ok()
+}
+
+/// What a run is busy with, in the form of [`waiting`]: its first step that is neither over nor to come.
+pub(super) fn progress(view: &Value) -> Value {
+    let busy = |row: &&Value| matches!(row["state"].as_str(), Some("Running" | "Waiting" | "Backoff"));
+    let Some(row) = view["steps"].as_array().into_iter().flatten().find(busy) else { return Value::Null };
+    let (name, mut progress) = (row["name"].as_str().unwrap_or_default(), row["waiting"].clone());
+    let about = match &progress["for"] {
+        Value::Null => &row["title"],
+        about => about,
+    };
+    let in_step = |text: &Value| text.as_str().map(|text| format!("{name}: {text}"));
+    progress["for"] = json!({ "en": in_step(&about["en"]), "zh": in_step(&about["zh"]) });
+    progress
 }
 
 fn undo_rows(run: &RunState, id: &UnitId) -> Vec<Value> {

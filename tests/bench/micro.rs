@@ -141,6 +141,8 @@ fn summary(run: RunId) -> Summary {
         workflow: "chain".parse().expect("a name"),
         status: RunStatus::Running,
         held_reason: None,
+        held_reason_zh: None,
+        overlay: None,
         created_at: Timestamp::default(),
         finished_at: None,
         due: None,

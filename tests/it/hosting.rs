@@ -132,6 +132,8 @@ async fn begin_with_refused_definition(store: &MemoryStore) -> RunId {
         workflow: name,
         status: RunStatus::Running,
         held_reason: None,
+        held_reason_zh: None,
+        overlay: None,
         created_at: at,
         finished_at: None,
         due: None,

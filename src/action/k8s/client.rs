@@ -191,7 +191,7 @@ impl Cluster {
     /// The failure, with the address that was asked.
     fn named(&self, failure: Failure) -> Failure {
         let message = format!("the cluster {}: {}", self.0.server, failure.message);
-        Failure { message, ..failure }
+        Failure { message, message_zh: None, ..failure }
     }
 
     /// The kind with exactly that apiVersion and name, from the cache or from the server.

@@ -143,7 +143,7 @@ pub(super) async fn print_plan(
         if let Some(failure) = &explained.unreachable {
             let text = printer
                 .pick("whether the preconditions hold now is not known:", "无法得知前提条件目前是否满足：");
-            printer.note(format_args!("{text} {}", failure.message));
+            printer.note(format_args!("{text} {}", printer.text(&failure.text())));
             printer.explain(failure);
         }
     }

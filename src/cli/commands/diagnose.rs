@@ -72,7 +72,7 @@ pub(super) async fn diagnose(
 fn of_cluster(failure: Failure) -> CommandError {
     match failure.code.as_str() {
         codes::UNKNOWN_KIND | codes::AMBIGUOUS_KIND | codes::BAD_REQUEST => {
-            CommandError::usage(&failure.code.clone(), failure.message)
+            CommandError::usage(&failure.code, failure.text())
         }
         _ => CommandError { kind: crate::service::operation::ProblemKind::Unusable, failure },
     }

@@ -56,6 +56,12 @@ pub(super) async fn pause(
     let run = session.run(&run).await?;
     let verb = if paused { Verb::Pause } else { Verb::Unpause };
     session.call(Operation::Command { run, verb }).await?;
+    let said = match paused {
+        true => printer.pick("paused; go on with:", "已暂停；继续："),
+        false => printer.pick("not paused any more:", "已解除暂停："),
+    };
+    let command = if paused { "windrow unpause " } else { "" };
+    printer.note(format_args!("{said} {command}{run}"));
     Ok(0)
 }
 

@@ -100,7 +100,7 @@ async fn one(
     let store = Arc::new(MemoryStore::new());
     let stage = Stage::set(case, library.clone(), store, Secrets::default(), clock, what.seed)
         .await
-        .map_err(|failure| CommandError::usage(&failure.code.clone(), failure.message))?;
+        .map_err(|failure| CommandError::usage(&failure.code, failure.text()))?;
     let run = stage.start(workflow.name.as_str(), case).await?;
     let mut lines = Lines::new(printer);
     let view = stage.attend(run, case, |view| lines.show(view)).await;

@@ -16,7 +16,11 @@ use crate::cli::printer::Printer;
 use crate::cli::render;
 use crate::cli::session::Session;
 use crate::cli::session::library;
+use crate::engine::state::Overlay;
+use crate::engine::state::RunStatus;
+use crate::failure::Bilingual;
 use crate::id::RunId;
+use crate::journal::store::Summary;
 use crate::service::codes;
 use crate::service::operation::Filter;
 use crate::service::operation::Operation;
@@ -147,25 +151,47 @@ pub(super) async fn list(global: &Global, what: Runs, printer: &Printer) -> Resu
     let filter =
         Filter { workflow: what.workflow, state: what.state_is, needs_me: what.needs_me, open: what.open };
     let asked = Operation::Runs { filter, before: None, limit: what.limit };
-    let Reply::Runs { runs, next } = session.call(asked).await? else { return Err(CommandError::bug()) };
+    let Reply::Runs { runs, next, all_paused } = session.call(asked).await? else {
+        return Err(CommandError::bug());
+    };
     if printer.is_json() {
         printer.json(&runs);
         return Ok(0);
     }
     for line in &runs {
-        let held = line.held_reason.as_deref().unwrap_or_default();
+        let (en, zh) = (line.held_reason.clone().unwrap_or_default(), line.held_reason_zh.clone());
+        let held = Bilingual { en, zh };
+        let held = printer.text(&held);
         let debts = if line.debts > 0 {
             format!("  {}: {}", printer.pick("debts", "遗留"), line.debts)
         } else {
             String::new()
         };
         let created = line.created_at.to_string();
+        let overlay = match line.overlay {
+            Some(Overlay::Paused) => printer.pick(" (paused)", "（已暂停）"),
+            Some(Overlay::Cancelling) => printer.pick(" (cancelling)", "（正在取消）"),
+            None => "",
+        };
         printer.data(format_args!(
             "{}  {:<19}  {:<18} {:<12} {held}{debts}",
             line.run,
             created.get(..19).unwrap_or(&created),
             line.workflow,
-            line.status.word()
+            format!("{}{overlay}", line.status.word())
+        ));
+    }
+    let goes_on = |line: &Summary| !line.status.is_terminal() && line.status != RunStatus::Held;
+    if session.is_local() && runs.iter().any(goes_on) {
+        printer.note(printer.pick(
+            "nobody executes the open runs; go on with: windrow resume [RUN]",
+            "没有进程在执行未结束的运行；继续执行：windrow resume [RUN]",
+        ));
+    }
+    if all_paused {
+        printer.note(printer.pick(
+            "nothing new is started; allow it again with: windrow unpause --all",
+            "不启动新的运行；恢复：windrow unpause --all",
         ));
     }
     if next.is_some() {
@@ -188,7 +214,7 @@ pub(super) async fn show(
     if printer.is_json() {
         printer.json(&view);
     } else {
-        render::run(&view, printer);
+        render::run(&view, !session.is_local(), printer);
     }
     Ok(0)
 }

@@ -20,35 +20,50 @@ use crate::engine::state::RunState;
 use crate::engine::state::UnitOutcome;
 use crate::engine::state::WaitState;
 use crate::engine::unit::UnitId;
+use crate::failure::Bilingual;
 use crate::failure::Failure;
 use crate::time::Timestamp;
 
 impl RunState {
-    pub(super) fn fold_answer(&mut self, at: Timestamp, id: u32, choice: Choice, by: Option<&Actor>) {
+    pub(super) fn fold_answer(
+        &mut self,
+        at: Timestamp,
+        id: u32,
+        choice: Choice,
+        by: Option<&Actor>,
+        reason: Option<&str>,
+    ) {
         let Some(position) = self.asks.iter().position(|ask| ask.id == id) else { return };
         let ask = self.asks.remove(position);
+        let failure = self.failure_behind(&ask, by, reason);
         if let Choice::Rollback | Choice::Fail = choice
             && ask.reason != AskReason::Unattributed
         {
-            let failure = self.failure_behind(&ask, by);
-            self.abandoned = Some(Abandoned { failure, leave: choice == Choice::Fail });
+            let leave = choice == Choice::Fail;
+            self.abandoned = Some(Abandoned { failure: failure.clone(), leave });
         }
         let asking = ask.unit.as_ref().filter(|_| ask.reason != AskReason::Unattributed).cloned();
         let (unit, reason) = (ask.unit.clone(), ask.reason.clone());
         self.answers.push(Answered { id, unit, reason, choice, by: by.cloned(), at });
         match asking {
-            Some(unit) => self.go_on(at, &unit, &ask, choice, by),
+            Some(unit) => self.go_on(at, &unit, &ask, (choice, by), failure),
             None if ask.reason == AskReason::Unattributed && choice == Choice::Fail => {
-                let failure = self.failure_behind(&ask, by);
                 self.abandoned = Some(Abandoned { failure, leave: true });
             }
             None => {}
         }
     }
 
-    fn go_on(&mut self, at: Timestamp, unit: &UnitId, ask: &Ask, choice: Choice, by: Option<&Actor>) {
+    /// `failure` is what comes of it if the answer is a "no".
+    fn go_on(
+        &mut self,
+        at: Timestamp,
+        unit: &UnitId,
+        ask: &Ask,
+        (choice, by): (Choice, Option<&Actor>),
+        failure: Failure,
+    ) {
         let stood_still = self.paused_at.unwrap_or(at).min(at);
-        let failure = self.failure_behind(ask, by);
         let state = self.begin(at, unit);
         let Phase::Asking { since, wait } = std::mem::replace(&mut state.phase, Phase::Preparing) else {
             return;
@@ -111,7 +126,7 @@ impl RunState {
     }
 
     /// The failure that the question was about, or one made of the question.
-    fn failure_behind(&self, ask: &Ask, by: Option<&Actor>) -> Failure {
+    fn failure_behind(&self, ask: &Ask, by: Option<&Actor>, reason: Option<&str>) -> Failure {
         let known = ask.unit.as_ref().and_then(|unit| self.unit(unit)).and_then(|unit| unit.failure.clone());
         if let Some(known) = known {
             return known;
@@ -129,9 +144,7 @@ impl RunState {
             AskReason::Approval(_) if by.is_none() => codes::APPROVAL_EXPIRED,
             AskReason::Approval(_) => codes::APPROVAL_REJECTED,
         };
-        let who =
-            by.map_or_else(|| "nobody answered in time".to_owned(), |by| format!("decided by {}", by.name));
-        Failure::permanent(code, format!("{} ({who})", ask.message.en))
+        Failure::permanent(code, refusal(ask, by, reason))
     }
 }
 
@@ -143,6 +156,22 @@ impl WaitState {
         self.applies = None;
         self.quiet = quiet;
     }
+}
+
+/// The question, with who said no to it and why.
+fn refusal(ask: &Ask, by: Option<&Actor>, reason: Option<&str>) -> Bilingual {
+    let (en, zh) = match (&ask.reason, by) {
+        (_, None) => ("nobody answered in time".to_owned(), "无人在时限内答复".to_owned()),
+        (AskReason::Approval(_), Some(by)) => {
+            (format!("refused by {}", by.name), format!("被 {} 拒绝", by.name))
+        }
+        (_, Some(by)) => (format!("decided by {}", by.name), format!("由 {} 决定", by.name)),
+    };
+    let why = |colon| reason.map_or_else(String::new, |reason| format!("{colon}{reason}"));
+    Bilingual::new(
+        format!("{} ({en}{})", ask.message.en, why(": ")),
+        format!("{}（{zh}{}）", ask.message.in_chinese(), why("：")),
+    )
 }
 
 /// True if this "no" skips what depends on the approval; false if it fails the step.

@@ -9,15 +9,18 @@ mod wait;
 pub(in crate::engine) use wait::rises;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::ask::AskReason;
+use crate::engine::event::Actor;
 use crate::engine::event::Created;
 use crate::engine::event::Event;
 use crate::engine::event::Inherited;
 use crate::engine::event::InheritedUnit;
 use crate::engine::event::Item;
 use crate::engine::state::Broken;
+use crate::engine::state::CancelRequest;
 use crate::engine::state::Phase;
 use crate::engine::state::RollbackState;
 use crate::engine::state::RunState;
@@ -59,7 +62,7 @@ impl RunState {
             undos: BTreeMap::new(),
             open_units: 0,
             rollback: None,
-            cancel_requested: false,
+            cancel: None,
             abandoned: None,
             paused_at: None,
             stopped_at: None,
@@ -126,19 +129,17 @@ impl RunState {
     fn fold(&mut self, at: Timestamp, event: &Event) {
         match event {
             Event::LocksGranted { deadline } => self.granted = Some((at, *deadline)),
-            Event::LockBroken { key, by, reason } => {
-                let message = format!("{} took the lock {key} away: {reason}", by.name);
-                self.broken_locks.push(broken(key.clone(), message));
-            }
+            Event::LockBroken { key, by, reason } => self.broken_locks.push(lock_taken(key, by, reason)),
             Event::GuardBroken { guard, message } => {
-                let message = message.clone();
-                self.broken_guards.push(Broken { what: *guard, message, handled: false });
+                self.broken_guards.push(broken(*guard, message.clone()));
             }
             Event::Compensated { step, item } => self.set_undone(step, item.as_ref(), None),
             Event::NotCompensated { step, item, reason } => {
                 self.set_undone(step, item.as_ref(), Some(reason.clone()));
             }
-            Event::AskAnswered { id, choice, by, .. } => self.fold_answer(at, *id, *choice, by.as_ref()),
+            Event::AskAnswered { id, choice, by, reason } => {
+                self.fold_answer(at, *id, *choice, by.as_ref(), reason.as_deref());
+            }
             Event::AskOpened(ask) => {
                 self.asks_total = ask.id;
                 self.mark_handled(&ask.reason);
@@ -147,7 +148,9 @@ impl RunState {
                 }
                 self.asks.push(ask.as_ref().clone());
             }
-            Event::CancelRequested { .. } => self.cancel_requested = true,
+            Event::CancelRequested { by, reason } => {
+                self.cancel = Some(CancelRequest { by: by.clone(), reason: reason.clone() });
+            }
             Event::RollbackStarted { failure } => {
                 let (failure, undone) = (failure.clone(), BTreeMap::new());
                 self.rollback = Some(RollbackState { since: at, failure, undone });
@@ -285,8 +288,16 @@ fn inherited_unit(at: Timestamp, old: &InheritedUnit) -> UnitState {
     }
 }
 
-fn broken<T>(what: T, message: String) -> Broken<T> {
-    Broken { what, message: Bilingual { en: message, zh: None }, handled: false }
+const fn broken<T>(what: T, message: Bilingual) -> Broken<T> {
+    Broken { what, message, handled: false }
+}
+
+fn lock_taken(key: &Arc<str>, by: &Actor, reason: &str) -> Broken<Arc<str>> {
+    let message = Bilingual::new(
+        format!("{} took the lock {key} away: {reason}", by.name),
+        format!("{} 收回了锁 {key}：{reason}", by.name),
+    );
+    broken(key.clone(), message)
 }
 
 fn illegal(seq: Seq, event: &Event, why: impl std::fmt::Display) -> IllegalEvent {

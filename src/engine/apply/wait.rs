@@ -7,10 +7,11 @@ use crate::engine::event::Sight;
 use crate::engine::event::WaitLimits;
 use crate::engine::event::WaitNote;
 use crate::engine::state::WaitState;
+use crate::failure::Bilingual;
 use crate::time::Timestamp;
 
 impl WaitState {
-    pub(super) const fn new(at: Timestamp, deadline: Timestamp, limits: WaitLimits) -> Self {
+    pub(super) fn new(at: Timestamp, deadline: Timestamp, limits: WaitLimits) -> Self {
         Self {
             since: at,
             deadline,
@@ -20,7 +21,7 @@ impl WaitState {
             best: vec![],
             progress_at: at,
             seen: BTreeMap::new(),
-            reason: String::new(),
+            reason: Bilingual::default(),
             noted_at: at,
             applies: None,
             lost_at: None,

@@ -107,7 +107,7 @@ pub(super) fn observed(
         Finding::CannotTell(failure)
         | Finding::Ended(AttemptEnd { effect: AttemptEffect::Unknown(failure), .. }) => {
             let en = format!("it cannot be told whether {unit} took effect: {}", failure.message);
-            let zh = Some(format!("无法判断 {unit} 是否已生效:{}", failure.message));
+            let zh = Some(format!("无法判断 {unit} 是否已生效:{}", failure.text().in_chinese()));
             return Ok(vec![case.ask(part, Some(&unit), AskReason::CannotTell, Bilingual { en, zh })]);
         }
         Finding::Ended(end) => end,

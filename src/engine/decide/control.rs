@@ -33,7 +33,7 @@ pub(super) fn grant_locks(case: Case<'_>) -> Result<Vec<Event>, Rejection> {
 
 /// Stop in order. A run that is paused goes on for it.
 pub(super) fn cancel(case: Case<'_>, by: Actor, reason: Option<String>) -> Result<Vec<Event>, Rejection> {
-    if case.run.cancel_requested {
+    if case.run.cancel.is_some() {
         return Err(Rejection::CancelledAlready);
     }
     match case.progress() {
@@ -60,7 +60,9 @@ pub(super) fn terminate(case: Case<'_>, by: &Actor, reason: &str) -> Result<Vec<
         (None, false, false) => RunOutcome::Cancelled(RolledBack::No),
     };
     let failure = summary::failure(case.run).cloned();
-    let failure = failure.unwrap_or_else(|| Failure::permanent(codes::TERMINATED, text.clone()));
+    let zh = format!("被 {} 强制结束：{reason}", by.name);
+    let told = Bilingual::new(text.clone(), zh);
+    let failure = failure.unwrap_or_else(|| Failure::permanent(codes::TERMINATED, told));
     let outputs = Arc::new(serde_json::Value::Null);
     let finished = Finished { outcome, failure: Some(failure), outputs, left };
     Ok(vec![Event::Noted { by: by.clone(), text }, Event::Finished(Box::new(finished))])

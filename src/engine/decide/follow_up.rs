@@ -120,7 +120,9 @@ fn unit_goes_on(case: Case<'_>, part: Part<'_>, unit: UnitId, state: &UnitState)
 
 /// Another try, by the policy, or the end.
 fn after_failure(case: Case<'_>, part: Part<'_>, unit: UnitId, state: &UnitState) -> Event {
-    let unexplained = || Failure::permanent(codes::VERDICT, format!("{unit} failed"));
+    let unexplained = || {
+        Failure::permanent(codes::VERDICT, Bilingual::new(format!("{unit} failed"), format!("{unit} 失败")))
+    };
     let failure = state.failure.clone().unwrap_or_else(unexplained);
     if case.is_halting(part) {
         return Event::Failed { unit, failure };
@@ -156,7 +158,7 @@ fn breaches(case: Case<'_>) -> Vec<Event> {
     if part::guard(case.plan, broken.what).is_some_and(|guard| guard.asks) {
         return vec![case.ask_as_a_whole(AskReason::GuardBroken, broken.message.clone())];
     }
-    let failure = Failure::permanent(codes::GUARD_BROKEN, broken.message.en.clone());
+    let failure = Failure::permanent(codes::GUARD_BROKEN, broken.message.clone());
     vec![Event::RollbackStarted { failure: Some(failure) }]
 }
 
@@ -176,7 +178,7 @@ fn warnings(case: Case<'_>) -> Vec<Event> {
         let draft = (part.role == Role::Finally).then(|| DebtDraft {
             what: Bilingual {
                 en: format!("the finally step {name} failed: {}", failure.message),
-                zh: Some(format!("收尾步骤 {name} 失败:{}", failure.message)),
+                zh: Some(format!("收尾步骤 {name} 失败:{}", failure.text().in_chinese())),
             },
             objects: vec![],
             gone_when: None,
@@ -196,7 +198,7 @@ fn turn(case: Case<'_>) -> Vec<Event> {
     if let Some(abandoned) = &run.abandoned {
         return vec![Event::RollbackStarted { failure: Some(abandoned.failure.clone()) }];
     }
-    if run.cancel_requested || (run.is_rollback_only() && run.granted.is_some()) {
+    if run.cancel.is_some() || (run.is_rollback_only() && run.granted.is_some()) {
         return vec![Event::RollbackStarted { failure: None }];
     }
     let failed = run.steps.iter().filter(|(_, block)| block.is_marred());

@@ -46,12 +46,16 @@ pub(super) fn opened(
     };
     let may_be_empty = part.for_each().is_some_and(|for_each| for_each.allow_empty);
     if items.is_empty() && !may_be_empty {
-        let failure = Failure::permanent(codes::EMPTY_LIST, format!("the list of {block} is empty"));
+        let text = Bilingual::new(format!("the list of {block} is empty"), format!("{block} 的列表为空"));
+        let failure = Failure::permanent(codes::EMPTY_LIST, text);
         return Ok(vec![case.fail(part, &unit, failure)]);
     }
     if items.len() > limits::ITEMS_MAX {
-        let text =
-            format!("the list of {block} has {} items, {} are allowed", items.len(), limits::ITEMS_MAX);
+        let (found, max) = (items.len(), limits::ITEMS_MAX);
+        let text = Bilingual::new(
+            format!("the list of {block} has {found} items, {max} are allowed"),
+            format!("{block} 的列表有 {found} 项，最多允许 {max} 项"),
+        );
         return Ok(vec![case.fail(part, &unit, Failure::permanent(codes::LIST_TOO_LONG, text))]);
     }
     Ok(vec![Event::Opened { block: block.clone(), items }])
@@ -128,11 +132,14 @@ fn unmet(
         |(deadline, _)| Some(deadline),
     );
     let Some(deadline) = deadline else {
-        let failure = Failure::permanent(codes::PRECONDITION, message.en);
+        let failure = Failure::permanent(codes::PRECONDITION, message);
         return vec![case.fail(part, unit, failure)];
     };
     if case.now >= deadline {
-        let text = format!("not met in time: {}", message.en);
+        let text = Bilingual {
+            en: format!("not met in time: {}", message.en),
+            zh: message.zh.map(|zh| format!("未在时限内满足：{zh}")),
+        };
         let failure = Failure::permanent(codes::PRECONDITION_TIMEOUT, text);
         return vec![case.fail(part, unit, failure)];
     }
@@ -153,7 +160,7 @@ fn unreadable(case: Case<'_>, part: Part<'_>, unit: &UnitId, failure: Failure) -
             return vec![];
         }
         let en = format!("{unit}: the precondition cannot be read: {}", failure.message);
-        let zh = Some(format!("{unit}:无法读取前置条件:{}", failure.message));
+        let zh = Some(format!("{unit}:无法读取前置条件:{}", failure.text().in_chinese()));
         return vec![case.ask(part, Some(unit), AskReason::Unobserved, Bilingual { en, zh })];
     }
     let tries = state.map_or(0, |state| state.retries) + 1;
@@ -172,7 +179,9 @@ fn start(case: Case<'_>, part: Part<'_>, unit: &UnitId, ready: Ready) -> Vec<Eve
     let state = case.run.unit(unit);
     let number = state.map_or(0, |state| state.attempt) + 1;
     if number > limits::ATTEMPTS_MAX {
-        let text = format!("{unit} was attempted {} times", limits::ATTEMPTS_MAX);
+        let max = limits::ATTEMPTS_MAX;
+        let text =
+            Bilingual::new(format!("{unit} was attempted {max} times"), format!("{unit} 已尝试 {max} 次"));
         return vec![case.fail(part, unit, Failure::permanent(codes::TOO_MANY_ATTEMPTS, text))];
     }
     let known = state.is_some_and(|state| state.facts.is_some());

@@ -11,7 +11,9 @@ use crate::engine::progress::Progress;
 use crate::engine::state::Phase;
 use crate::engine::state::UnitState;
 use crate::engine::unit::UnitId;
+use crate::failure::Bilingual;
 use crate::failure::Failure;
+use crate::time::Timestamp;
 
 /// What is due. Nothing, if the clock was wrong: a tick too early or too often is harmless. At most one question
 /// comes of it; another tick is due at once then.
@@ -42,7 +44,11 @@ fn run_timeout(case: Case<'_>) -> Option<Event> {
     let failure = match run.granted {
         None => {
             let deadline = run.created.lock_deadline.filter(|deadline| *deadline <= case.now)?;
-            let text = format!("the locks {} were not free until {deadline}", run.created.locks.join(", "));
+            let locks = run.created.locks.join(", ");
+            let text = Bilingual::new(
+                format!("the locks {locks} were not free until {deadline}"),
+                format!("锁 {locks} 到 {deadline} 仍未空闲"),
+            );
             Failure::permanent(codes::LOCK_TIMEOUT, text)
         }
         Some((_, deadline)) => {
@@ -50,7 +56,11 @@ fn run_timeout(case: Case<'_>) -> Option<Event> {
             if !matches!(case.progress(), Progress::Forward) {
                 return None;
             }
-            Failure::permanent(codes::RUN_TIMEOUT, format!("the run was not done at {deadline}"))
+            let text = Bilingual::new(
+                format!("the run was not done at {deadline}"),
+                format!("运行到 {deadline} 仍未完成"),
+            );
+            Failure::permanent(codes::RUN_TIMEOUT, text)
         }
     };
     Some(Event::RollbackStarted { failure: Some(failure) })
@@ -62,7 +72,9 @@ fn tick_unit(case: Case<'_>, part: Part<'_>, unit: UnitId, state: &UnitState) ->
         Phase::Acting { deadline, .. }
             if !part.is_internal() && case.now >= *deadline + limits::REPORT_GRACE =>
         {
-            let failure = Failure::unknown(codes::ATTEMPT_TIMEOUT, format!("{unit} gave no answer in time"));
+            let text =
+                Bilingual::new(format!("{unit} gave no answer in time"), format!("{unit} 未在时限内应答"));
+            let failure = Failure::unknown(codes::ATTEMPT_TIMEOUT, text);
             let end = AttemptEnd::of(AttemptEffect::Unknown(failure));
             Some(Event::AttemptFinished { unit, attempt, end })
         }
@@ -72,8 +84,10 @@ fn tick_unit(case: Case<'_>, part: Part<'_>, unit: UnitId, state: &UnitState) ->
         Phase::Preparing | Phase::Backoff { .. } | Phase::Sleeping { .. } => {
             let deadline = state.step_deadline?;
             let late = case.run.paused_at.is_none() && deadline <= case.now;
-            let text = || format!("{unit} was not done at {deadline}{}", last_failure(state));
-            late.then(|| case.fail(part, &unit, Failure::permanent(codes::STEP_TIMEOUT, text())))
+            late.then(|| {
+                let failure = Failure::permanent(codes::STEP_TIMEOUT, not_done(&unit, deadline, state));
+                case.fail(part, &unit, failure)
+            })
         }
         Phase::Inherited
         | Phase::Pending { .. }
@@ -88,6 +102,15 @@ fn tick_unit(case: Case<'_>, part: Part<'_>, unit: UnitId, state: &UnitState) ->
     }
 }
 
-fn last_failure(state: &UnitState) -> String {
-    state.failure.as_ref().map_or_else(String::new, |failure| format!("; last failure: {}", failure.message))
+/// That a step has no time left, and how its last attempt failed.
+fn not_done(unit: &UnitId, deadline: Timestamp, state: &UnitState) -> Bilingual {
+    let en = format!("{unit} was not done at {deadline}");
+    let zh = format!("{unit} 到 {deadline} 仍未完成");
+    match state.failure.as_ref().map(Failure::text) {
+        None => Bilingual::new(en, zh),
+        Some(last) => Bilingual::new(
+            format!("{en}; last failure: {}", last.en),
+            format!("{zh}；上次失败：{}", last.in_chinese()),
+        ),
+    }
 }

@@ -143,11 +143,11 @@ impl<'a> Judge<'a> {
                 vec![self.verdict_failed(
                     applying,
                     Outcome::Fail,
-                    self.repeatable(code, &applying.message.en),
+                    self.repeatable(code, applying.message.clone()),
                 )]
             }
             Outcome::Retry => {
-                let failure = Failure::retryable(codes::VERDICT, applying.message.en.clone());
+                let failure = Failure::retryable(codes::VERDICT, applying.message.clone());
                 vec![self.verdict_failed(applying, Outcome::Retry, self.explained(failure))]
             }
             Outcome::Ask if self.wait.quiet && self.case.now < self.wait.deadline => vec![],
@@ -161,10 +161,11 @@ impl<'a> Judge<'a> {
         if let Some(failure) = &self.report.unreadable
             && !self.report.confirmed
         {
-            let en =
-                format!("{}: time is up, and the targets cannot be read: {}", self.unit, failure.message);
-            let zh = Some(format!("{}:已到时限,但无法读取目标:{}", self.unit, failure.message));
-            let message = Bilingual { en, zh };
+            let (unit, why) = (self.unit, failure.text());
+            let message = Bilingual::new(
+                format!("{unit}: time is up, and the targets cannot be read: {}", why.en),
+                format!("{unit}:已到时限,但无法读取目标:{}", why.in_chinese()),
+            );
             return vec![self.case.ask(self.part, Some(self.unit), AskReason::Unobserved, message)];
         }
         if !self.report.confirmed {
@@ -175,7 +176,7 @@ impl<'a> Judge<'a> {
             Some((applying, AtTimeout::Succeed)) => self.accept(applying),
             Some((applying, AtTimeout::Ask)) => self.ask(applying),
             Some((applying, AtTimeout::Fail)) => {
-                let failure = self.repeatable(codes::WAIT_TIMEOUT, &self.not_over(&applying.message.en));
+                let failure = self.repeatable(codes::WAIT_TIMEOUT, self.not_over(applying.message));
                 vec![self.event(VerdictReached {
                     name: applying.verdict.name.clone(),
                     outcome: Outcome::Fail,
@@ -186,16 +187,20 @@ impl<'a> Judge<'a> {
                 })]
             }
             None => {
-                let why = applying.as_ref().map_or(self.report.reason.as_str(), |a| a.message.en.as_str());
-                let failure = self.repeatable(codes::WAIT_TIMEOUT, &self.not_over(why));
+                let why = applying.as_ref().map_or(&self.report.reason, |applying| applying.message);
+                let failure = self.repeatable(codes::WAIT_TIMEOUT, self.not_over(why));
                 let evidence = applying.and_then(|applying| applying.evidence.cloned());
                 vec![self.failed(codes::TIMEOUT, failure, evidence)]
             }
         }
     }
 
-    fn not_over(&self, why: &str) -> String {
-        format!("{} was not over at {}: {why}", self.unit, self.wait.deadline)
+    fn not_over(&self, why: &Bilingual) -> Bilingual {
+        let (unit, deadline) = (self.unit, self.wait.deadline);
+        Bilingual::new(
+            format!("{unit} was not over at {deadline}: {}", why.en),
+            format!("{unit} 到 {deadline} 仍未结束：{}", why.in_chinese()),
+        )
     }
 
     /// Good enough; with severity `warn` something is left to do (E14).
@@ -235,17 +240,20 @@ impl<'a> Judge<'a> {
             return None;
         }
         let seconds = after.as_secs();
-        let en = format!("{} made no progress for {seconds} s: {}", self.unit, self.report.reason);
+        let (unit, why) = (self.unit, &self.report.reason);
+        let message = Bilingual::new(
+            format!("{unit} made no progress for {seconds} s: {}", why.en),
+            format!("{unit} 已有 {seconds} 秒没有进展:{}", why.in_chinese()),
+        );
         if self.rules.stall_asks {
-            let zh = Some(format!("{} 已有 {seconds} 秒没有进展:{}", self.unit, self.report.reason));
-            let message = self.asking(Bilingual { en, zh });
+            let message = self.asking(message);
             return Some(self.case.ask(self.part, Some(self.unit), AskReason::Stalled, message));
         }
-        Some(self.failed(codes::STALLED, self.repeatable(codes::WAIT_STALLED, &en), None))
+        Some(self.failed(codes::STALLED, self.repeatable(codes::WAIT_STALLED, message), None))
     }
 
     /// A failure of the wait: repeating the action is only an answer to it if the policy covers the wait.
-    fn repeatable(&self, code: &str, text: &str) -> Failure {
+    fn repeatable(&self, code: &str, text: Bilingual) -> Failure {
         let repeats = self.part.step.retry.wait;
         let class = if repeats { FailureClass::Retryable } else { FailureClass::Permanent };
         self.explained(Failure::new(class, code, text))
@@ -291,7 +299,7 @@ impl<'a> Judge<'a> {
             name: name.to_owned(),
             outcome: Outcome::Fail,
             severity: Severity::Bad,
-            message: Bilingual { en: failure.message.clone(), zh: None },
+            message: failure.text(),
             evidence,
             failure: Some(failure),
         })
@@ -312,7 +320,7 @@ impl<'a> Judge<'a> {
     /// What is to be remembered, if anything is new. Small changes are noted only now and then while the wait goes on.
     fn note(&self, goes_on: bool) -> Option<Event> {
         let wait = self.wait;
-        let rested = self.case.now.since(wait.noted_at) >= limits::NOTE_EVERY || wait.reason.is_empty();
+        let rested = self.case.now.since(wait.noted_at) >= limits::NOTE_EVERY || wait.reason.en.is_empty();
         let mut note = WaitNote { sight: self.sight(), applies: self.applies(), ..WaitNote::default() };
         for (name, value) in &self.report.tracks {
             let before = wait.tracks.get(name);

@@ -1,7 +1,9 @@
 //! Exit codes, and what `show` tells after each of them.
 
+use super::clusters::cluster;
 use super::site::Site;
 use super::site::said;
+use super::site::until;
 
 #[tokio::test]
 async fn every_end_of_a_run_has_its_exit_code() {
@@ -158,4 +160,38 @@ async fn the_reader_s_language_is_spoken_and_nobody_gets_colour_who_cannot_see_i
     }
     let zh = said(site.command(&["run", "goood"]).env("LANG", "zh_CN.UTF-8")).await;
     assert!(zh.err.contains("错误"), "{zh:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_fails_and_what_is_waited_for_is_told_in_chinese() {
+    let site = Site::new();
+    let _cluster = cluster(&site, "config", 1).await;
+    let chinese = |args: &[&str]| {
+        let mut command = site.command(args);
+        command.envs([("LANG", "zh_CN.UTF-8"), ("KUBECONFIG", "config")]);
+        command
+    };
+    let failed = said(&mut chinese(&["run", "demands", "-i", "name=other"])).await;
+    assert_eq!(failed.code, 1, "{failed:?}");
+    for line in
+        ["✗ look               Failed        名称是 other，不是 demo", "因为: 名称是 other，不是 demo"]
+    {
+        assert!(failed.err.contains(line), "{line} in {}", failed.err);
+    }
+    let view = site.show(&site.newest("demands").await).await;
+    assert_eq!(view["failure"]["message"], "it is called other, not demo");
+
+    let waiting = site.stay_as(&mut chinese(&["run", "demands", "-i", "name=demo"])).await;
+    let run = site.newest("demands").await;
+    site.in_state(&run, "Waiting").await;
+    let shown = until("what it waits for", async || {
+        let shown = said(&mut chinese(&["show", &run])).await;
+        shown.out.contains("demo 还没有出现").then_some(shown)
+    });
+    let shown = shown.await;
+    assert!(shown.out.contains("◷ look               Waiting       demo 还没有出现 (最迟 "), "{shown:?}");
+    let cancelled = said(&mut chinese(&["cancel", &run, "--reason", "演练"])).await;
+    assert_eq!(cancelled.code, 0, "{cancelled:?}");
+    let (code, log) = waiting.ended().await;
+    assert!(code == 9 && log.contains("（演练）；没有留下任何改动"), "{code} {log}");
 }

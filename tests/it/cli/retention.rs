@@ -49,6 +49,8 @@ async fn record(store: &SledStore, number: u64, status: RunStatus, debts: u32, s
         workflow: created.workflow.clone(),
         status,
         held_reason: None,
+        held_reason_zh: None,
+        overlay: None,
         created_at: at,
         finished_at: status.is_terminal().then_some(at),
         due: None,

@@ -45,6 +45,8 @@ pub(super) fn summary(run: RunId, status: RunStatus) -> Summary {
         workflow: "vm-stop".parse().unwrap(),
         status,
         held_reason: None,
+        held_reason_zh: None,
+        overlay: None,
         created_at: at(1),
         finished_at: status.is_terminal().then(|| at(2)),
         due: None,
