@@ -37,8 +37,11 @@ pub(super) fn backup_complaint(admission: &Admission<'_>, new: &Value) -> Option
     (!is_vm_snapshot(new) && !available).then(|| "backup target is not set".to_owned())
 }
 
-/// What is wrong with a new restore. The last refusal is Harvester's guard against the race of KubeVirt's restore.
+/// What is wrong with a new restore; one that is complete already is none. The last refusal is Harvester's guard against the race of KubeVirt's restore.
 pub(super) fn restore_complaint(admission: &Admission<'_>, new: &Value) -> Option<String> {
+    if new["status"]["complete"] == json!(true) {
+        return None;
+    }
     let view = admission.view;
     let space = &*admission.key.namespace;
     let (from, backup) =

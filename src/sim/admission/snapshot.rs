@@ -64,9 +64,9 @@ pub(super) fn snapshot_complaint(admission: &Admission<'_>, new: &Value) -> Opti
     }
 }
 
-/// What is wrong with a restore.
+/// What is wrong with a restore; one that is complete already is none.
 pub(super) fn restore_complaint(admission: &Admission<'_>, new: &Value) -> Option<String> {
-    if deleting(new) {
+    if deleting(new) || admission.old.is_none() && new["status"]["complete"] == json!(true) {
         return None;
     }
     let view = admission.view;

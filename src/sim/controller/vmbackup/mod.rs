@@ -80,9 +80,10 @@ impl Controller for Backups {
         let Some(backup) = context.view.get(key).filter(|backup| !deleting(backup)) else {
             return turn.end();
         };
-        if backup["status"]["volumeBackups"].is_array() {
+        let status = &backup["status"];
+        if status["volumeBackups"].is_array() {
             follow(&mut turn, key, &backup);
-        } else {
+        } else if status.is_null() {
             begin(&mut turn, key, &backup);
         }
         turn.end()
