@@ -71,7 +71,6 @@ impl Agent {
         connect: impl FnOnce(Secrets, SharedClock) -> F,
     ) -> Result<Self, Error> {
         let failed = |what| move |source| Error::Directory { what, dir: state.to_owned(), source };
-        std::fs::create_dir_all(state).map_err(failed("it cannot be made"))?;
         let store: Arc<dyn Store> = Arc::new(SledStore::open(state, &Options::default())?);
         let clock: SharedClock = Arc::new(clock(wall_now(), store.as_ref())?);
         let sealer = Sealer::open_or_create(&state.join("seal.key"))

@@ -103,36 +103,7 @@ impl Evaluator<'_> {
             .iter()
             .map(|expr| expr.eval(&scope).ok().as_ref().and_then(Value::as_f64))
             .collect();
-        let mut pending = Bilingual::default();
-        for (position, verdict) in wait.verdicts.iter().enumerate() {
-            match verdict.when.eval_bool(&scope) {
-                Ok(true) => {
-                    let text = verdict_message(verdict, &scope);
-                    let evidence = self.values.keep(Arc::new(json!(readings.values)))?;
-                    // In words is better than as an expression.
-                    if verdict.message.is_some() {
-                        pending.clone_from(&text);
-                    }
-                    report.applies =
-                        Some((u16::try_from(position).unwrap_or(u16::MAX), text, Some(evidence)));
-                    break;
-                }
-                // What must become true says why it is not over; what must not, says nothing while it is not.
-                Ok(false) if verdict.outcome == Outcome::Succeed => {
-                    let source = verdict.when.source();
-                    let text = (format!("`{source}` is not true yet"), format!("`{source}` 尚未成立"));
-                    note(&mut pending, &Bilingual::new(text.0, text.1));
-                }
-                Ok(false) => {}
-                Err(error) => {
-                    let text = format!("{}: {error} in `{}`", verdict.name, verdict.when.source());
-                    note(&mut report.reason, &text.clone().into());
-                    if verdict.outcome == Outcome::Fail && error.kind != EvalErrorKind::NoSuchKey {
-                        report.warning = Some(Failure::permanent(codes::EXPRESSION, text));
-                    }
-                }
-            }
-        }
+        let pending = self.find_verdict(wait, &scope, readings, &mut report)?;
         if !pending.en.is_empty() {
             note(&mut report.reason, &pending);
         }
@@ -143,6 +114,65 @@ impl Evaluator<'_> {
         }
         report.hint = known.map(|(entry, _)| entry.explanation.clone());
         Ok(report)
+    }
+
+    /// Which verdict applies, the first that does; and what the wait still waits for, in words.
+    fn find_verdict(
+        &self,
+        wait: &Wait,
+        scope: &Scope,
+        readings: &Readings,
+        report: &mut WaitReport,
+    ) -> Result<Bilingual, Failure> {
+        let mut pending = Bilingual::default();
+        // A member that a young object does not have yet; at a good end it is a mistake like any other (L7).
+        let mut missing = None;
+        for (position, verdict) in wait.verdicts.iter().enumerate() {
+            let decided = report.applies.is_some();
+            if decided && verdict.outcome != Outcome::Fail {
+                continue;
+            }
+            match verdict.when.eval_bool(scope) {
+                Ok(true) if !decided => {
+                    let text = verdict_message(verdict, scope);
+                    let evidence = self.values.keep(Arc::new(json!(readings.values)))?;
+                    // In words is better than as an expression.
+                    if verdict.message.is_some() {
+                        pending.clone_from(&text);
+                    }
+                    report.applies =
+                        Some((u16::try_from(position).unwrap_or(u16::MAX), text, Some(evidence)));
+                    if verdict.outcome != Outcome::Succeed {
+                        return Ok(pending);
+                    }
+                }
+                // What must become true says why it is not over; what must not, says nothing while it is not.
+                Ok(false) if verdict.outcome == Outcome::Succeed => {
+                    let source = verdict.when.source();
+                    let text = (format!("`{source}` is not true yet"), format!("`{source}` 尚未成立"));
+                    note(&mut pending, &Bilingual::new(text.0, text.1));
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    let text = format!("{}: {error}", verdict.name);
+                    if !decided {
+                        note(&mut report.reason, &text.clone().into());
+                    }
+                    let warning = (verdict.outcome == Outcome::Fail)
+                        .then(|| Failure::permanent(codes::EXPRESSION, text));
+                    let place = if error.kind == EvalErrorKind::NoSuchKey {
+                        &mut missing
+                    } else {
+                        &mut report.warning
+                    };
+                    *place = place.take().or(warning);
+                }
+            }
+        }
+        if report.applies.is_some() {
+            report.warning = report.warning.take().or(missing);
+        }
+        Ok(pending)
     }
 
     fn wait_state(&self, unit: &UnitId) -> Option<&WaitState> {

@@ -17,6 +17,7 @@ use std::io::Read;
 use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -89,10 +90,21 @@ impl Disk {
         if is_full(error) { Error::Full } else { self.unusable(format_args!("{doing} failed: {error}")) }
     }
 
-    /// Makes the directory, for nobody else to read.
+    /// Makes the directory, for nobody else to read; sled gives no thought to the modes of its files. One that is there
+    /// is closed to others as well, unless it belongs to somebody else, as a mounted volume may.
     pub(super) fn create(&self) -> Result<(), Error> {
-        if self.dir.is_dir() {
-            return Ok(());
+        if let Ok(found) = fs::metadata(&self.dir)
+            && found.is_dir()
+        {
+            let open = found.permissions().mode() & 0o077 != 0;
+            return match fs::set_permissions(&self.dir, fs::Permissions::from_mode(0o700)) {
+                Err(e) if open && e.kind() == ErrorKind::PermissionDenied => {
+                    tracing::warn!(dir = %self.dir.display(), "others may read the state directory, and it is not ours to close");
+                    Ok(())
+                }
+                Err(e) if open => Err(self.failed("closing it to others", &e)),
+                _ => Ok(()),
+            };
         }
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir);
         let parent = self.dir.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -146,7 +146,7 @@ impl Cluster {
         let faults = [options.faults.as_slice(), options.already.as_slice()].concat();
         let mut registry = Registry::new(platform, faults.clone(), audit, options.seed);
         let caller = Caller::controller(FOUNDER, clock.now());
-        found(&mut registry, &options, &caller)?;
+        found(&mut registry, &options, &caller, clock.speed())?;
         // Nobody has watched the founding.
         registry.store.compact();
         let revision = registry.store.revision();
@@ -202,7 +202,7 @@ pub fn list_faults() -> Vec<Fault> {
 }
 
 /// Creates the first objects.
-fn found(registry: &mut Registry, options: &Options, caller: &Caller) -> Result<(), Error> {
+fn found(registry: &mut Registry, options: &Options, caller: &Caller, speed: f64) -> Result<(), Error> {
     for name in NAMESPACES {
         let namespace = serde_json::json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}
@@ -211,7 +211,7 @@ fn found(registry: &mut Registry, options: &Options, caller: &Caller) -> Result<
     }
     let further = further(options)?;
     let (faults, already) = (&options.faults, &options.already);
-    let founding = Founding { now: caller.now, further: &further, faults, already };
+    let founding = Founding { now: caller.now, speed, further: &further, faults, already };
     let objects = if options.empty { further } else { (registry.platform.contents)(&founding) };
     objects.into_iter().try_for_each(|object| seed(registry, object, caller))
 }

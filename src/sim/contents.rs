@@ -37,6 +37,7 @@ use crate::sim::world::Key;
 use crate::sim::world::Resource;
 use crate::sim::world::Write;
 use crate::time::Timestamp;
+use crate::time::shorten;
 
 /// How long the cluster has been running when it is first seen: half of it is enough for a VM to boot.
 const PAST: Duration = Duration::from_mins(2);
@@ -109,10 +110,12 @@ pub(in crate::sim) const LEADERS: [(&str, &str); 4] = [
 /// them for a while, so VMs of fixtures run if their strategy says so.
 pub fn contents(founding: &Founding<'_>) -> Vec<Value> {
     let troubled = if founding.already.is_empty() { Duration::ZERO } else { TROUBLED_PAST };
-    let mut stage = furnished(founding.now - PAST - troubled);
+    let past = |duration| shorten(duration, founding.speed);
+    let mut stage = furnished(founding.now - past(PAST + troubled));
+    stage.speed = founding.speed;
     stage.write(Write::Create(CLAIMS, claim("demo-disk")), "harvester");
     stage.write(Write::Create(VIRTUAL_MACHINES, vm("demo", Strategy::RerunOnFailure)), "harvester");
-    stage.run_for(PAST / 2);
+    stage.run_for(past(PAST / 2));
     stage.faults = founding.faults.iter().copied().filter(|fault| OLD_FAULTS.contains(fault)).collect();
     stage.faults.extend(founding.already);
     unsettle(&mut stage, founding.already);
@@ -121,9 +124,9 @@ pub fn contents(founding: &Founding<'_>) -> Vec<Value> {
             stage.found(kind.resource, object, "kubectl");
         }
     }
-    stage.run_for(FURTHER_PAST + troubled);
+    stage.run_for(past(FURTHER_PAST + troubled));
     unsettle(&mut stage, founding.faults);
-    stage.run_for(UNSETTLED);
+    stage.run_for(past(UNSETTLED));
     let mut objects = stage.into_objects();
     for volume in objects.iter_mut().filter(|object| text(object, "/spec/claimRef/name") == "demo-disk") {
         volume["metadata"]["annotations"][CONTENT_STAMP] = DEMO_CONTENT.into();
@@ -479,7 +482,7 @@ mod tests {
     }
 
     fn cluster(further: &[Value], faults: &[Fault]) -> Vec<Value> {
-        contents(&Founding { now: now(), further, faults, already: &[] })
+        contents(&Founding { now: now(), speed: 1.0, further, faults, already: &[] })
     }
 
     #[test]

@@ -370,7 +370,8 @@ mod tests {
     /// A cluster with a running VM, and one that is off.
     fn cluster() -> Vec<Value> {
         let now: Timestamp = "2026-09-06T12:00:00Z".parse().expect("RFC 3339");
-        let mut objects = contents::contents(&Founding { now, further: &[], faults: &[], already: &[] });
+        let mut objects =
+            contents::contents(&Founding { now, speed: 1.0, further: &[], faults: &[], already: &[] });
         let mut off = contents::vm("off", Strategy::Halted);
         off["metadata"]["uid"] = "off".into();
         objects.push(off);

@@ -210,6 +210,8 @@ pub(super) const POD_LOG: &str = "rehearsal.example/log";
 pub struct Founding<'a> {
     /// The time now.
     pub now: Timestamp,
+    /// How many times shorter durations are: in the past as well, so that what began then is as far as it should be.
+    pub speed: f64,
     /// The objects of fixtures, each with a kind that the cluster serves and, if that has them, a namespace.
     pub further: &'a [Value],
     /// The faults that are switched on.

@@ -107,7 +107,7 @@ impl Past {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(&file), text).unwrap();
         let library = Arc::new(Library::load(&[folder.path().to_owned()]));
-        let stage = stage(&library, &case).await;
+        let stage = stage(&library, &case, 1.0).await;
         let run = stage.start(workflow, &case).await.unwrap();
         stage.handle.end_of(run).await.unwrap();
         let Reply::Run { view } = ask(&stage, Operation::Show { run, events: true }).await.unwrap() else {
@@ -246,7 +246,7 @@ fn silent_about_events(stage: &Stage) -> kube::Client {
 async fn what_cannot_be_seen_costs_some_seconds_and_changes_no_outcome() {
     let library = Arc::new(Library::from_texts([("imports.toml", IMPORTS)]));
     let case = case(&["import-reset"], None);
-    let stage = stage(&library, &case).await;
+    let stage = stage(&library, &case, 1.0).await;
     let clock: SharedClock = Arc::new(SystemClock::starting_at(START, 1.0));
     let cluster = Cluster::of_client(silent_about_events(&stage), clock.clone());
     let store = Arc::new(MemoryStore::new());
@@ -281,7 +281,7 @@ async fn a_stall_is_kept_while_a_person_is_asked() {
     );
     let library = Arc::new(Library::from_texts([("imports.toml", text.as_str())]));
     let case = case(&["import-stall"], None);
-    let stage = stage(&library, &case).await;
+    let stage = stage(&library, &case, 1.0).await;
     let run = stage.start("imports", &case).await.unwrap();
     let mut changes = stage.handle.watch(run).unwrap();
     let mut view = Value::Null;

@@ -71,7 +71,7 @@ async fn the_rehearsal_cluster_says_what_the_platform_says() {
             continue;
         };
         let case = case(&library, workflow, wanted);
-        let stage = stage(&library, &case).await;
+        let stage = stage(&library, &case, 1.0).await;
         rehearse_on(&stage, workflow, &case).await;
         let said = stage.cluster.objects().iter().any(|(_, object)| says(object, &seen.text));
         assert!(said, "{}: nobody in {workflow}/{wanted} says {}", seen.source, seen.text);

@@ -56,6 +56,22 @@ command = ["true"]
 idempotent = true
 "#;
 
+const WAITS: &str = r#"
+schema = 1
+name = "waits"
+title = "Waits for a VM"
+[inputs.vm]
+type = "string"
+[inputs.token]
+type = "secret"
+[steps.on]
+uses = "k8s.wait"
+target = { api = "kubevirt.io/v1", kind = "VirtualMachine", namespace = "default", name = "{{ inputs.vm }}" }
+until = 'object.status.ready'
+fail_if = 'object.spec.runStratgy == "Halted"'
+timeout = "1m"
+"#;
+
 /// Everything stands in the event itself.
 struct Inline;
 
@@ -146,4 +162,24 @@ fn a_step_that_reads_nothing_looks_again_at_what_was_approved_right_before_it() 
         let [reading] = plan.again()[&allow].readings() else { panic!("{plan:?}") };
         assert_eq!(reading.name, "config");
     });
+}
+
+/// L7: a young object may lack a member; at a good end a condition that could not be evaluated is a mistake.
+#[test]
+fn a_mistyped_fail_if_does_not_pass_silently() {
+    let unit = Block::forward("on".parse().unwrap()).unit(None);
+    for (status, over, warns) in [
+        (json!({}), false, None),
+        (json!({ "ready": false }), false, None),
+        (json!({ "ready": true }), true, Some("no such key: runStratgy")),
+    ] {
+        let object = json!({ "spec": { "runStrategy": "Always" }, "status": status });
+        let readings =
+            Readings { values: [("object".to_owned(), Arc::new(object))].into(), ..Readings::default() };
+        let report = evaluate("waits", WAITS, vec![], |evaluator| evaluator.judge(&unit, &readings));
+        assert_eq!(report.applies.is_some(), over, "{report:?}");
+        let warning = report.warning.map(|failure| failure.message);
+        assert_eq!(warning.is_some(), warns.is_some(), "{warning:?}");
+        assert!(warns.is_none_or(|part| warning.unwrap_or_default().contains(part)));
+    }
 }

@@ -27,7 +27,7 @@ type Line = (String, String, String);
 
 /// What a run wrote, and how it ended.
 async fn rehearse(library: &Arc<Library>, workflow: &str, case: &Rehearsal) -> (Vec<Line>, Value) {
-    let stage = stage(library, case).await;
+    let stage = stage(library, case, 1.0).await;
     let run = stage.start(workflow, case).await.unwrap();
     let mut changes = stage.handle.watch(run).unwrap();
     let mut view = Value::Null;

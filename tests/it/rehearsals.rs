@@ -21,9 +21,12 @@ use crate::support::stage;
 /// How long a run may take by its own clock; the longest shipped case takes less than an hour.
 const LIMIT: Duration = Duration::from_hours(2);
 
+/// The speed of `windrow rehearse` where none is given: what people see must come out as it says.
+const SPEED: f64 = 20.0;
+
 /// Runs one case on a cluster of its own.
 pub(super) async fn rehearse(library: &Arc<Library>, workflow: &str, case: &Rehearsal) -> (Value, Judgement) {
-    rehearse_on(&stage(library, case).await, workflow, case).await
+    rehearse_on(&stage(library, case, SPEED).await, workflow, case).await
 }
 
 /// Runs one case to its end, or until it needs a person.
@@ -35,6 +38,9 @@ pub(super) async fn rehearse_on(stage: &Stage, workflow: &str, case: &Rehearsal)
     let judgement = stage.judge(&view, &case.expect).await;
     (view, judgement)
 }
+
+/// The code of a verdict that could not be evaluated: a mistake in the workflow.
+const UNCLEAR: &str = "expression-failed";
 
 /// What decided in a run: names of verdicts, messages of failures, numbers of undo entries that acted.
 #[derive(Default)]
@@ -139,7 +145,13 @@ impl Job<'_> {
         let (view, judgement) = runtime.unwrap().block_on(run);
         let mut decided = Decided::default();
         decided.note(&view);
-        let mismatches = judgement.mismatches.join("; ");
+        let unclear = view["warnings"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|warning| warning["failure"]["code"] == UNCLEAR);
+        let unclear = unclear.map(|warning| warning["failure"]["message"].to_string());
+        let mismatches = judgement.mismatches.iter().cloned().chain(unclear).collect::<Vec<_>>().join("; ");
         let wrong = format!("{}: {mismatches} [{}]", self.case.name, view["failure"]["message"]);
         (decided, Some(wrong).filter(|_| !mismatches.is_empty()))
     }
