@@ -34,6 +34,7 @@ codes! {
     UNKNOWN_OBJECT = "WF0015", "`[objects]` has no target of that name.", "`[objects]` 中没有这个目标。";
     UNKNOWN_WORKFLOW = "WF0016", "There is no workflow of that name in the searched folders.", "搜索的目录中没有这个工作流。";
     UNKNOWN_MEMBER = "WF0017", "The step has no such output, capture or member.", "该步骤没有这个输出、记录或成员。";
+    UNKNOWN_FAILURE = "WF0018", "No knowledge file has an entry of that name.", "知识文件中没有这个名称的条目。";
     CYCLE = "WF0020", "Steps wait for each other in a circle; the message shows it.", "步骤互相等待形成循环，消息中列出了路径。";
     SELF_EDGE = "WF0021", "A step waits for itself.", "步骤等待自身。";
     NOT_BEFORE = "WF0022", "Outputs are read from a step that is not before this one, so there may be none yet. Add it to `after`.",

@@ -341,6 +341,12 @@ pub const VERDICT: &[Key] = &[
         "What follows if it still applies when time is up.",
         "超时时仍成立则如何。",
     ),
+    key(
+        "known",
+        Text,
+        "The known failure that explains it, by name, unless something seen tells more.",
+        "解释此结论的已知故障条目名称；若所见证据更能说明问题，以证据为准。",
+    ),
     key("message", Template, "For people.", "说明。"),
     key("message_zh", Template, "The message in Chinese.", "中文说明。"),
 ];

@@ -118,6 +118,11 @@ impl Knowledge {
         known.reduce(|best, next| if next.0.weight() > best.0.weight() { next } else { best })
     }
 
+    /// The entry of that name.
+    pub fn named(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.name == name)
+    }
+
     /// Every entry, the most important first.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
@@ -137,7 +142,8 @@ impl Entry {
         }
     }
 
-    fn weight(&self) -> (Class, i64) {
+    /// How much it tells, beside others: the worse class, then the priority counts.
+    pub fn weight(&self) -> (Class, i64) {
         (self.class, self.priority)
     }
 

@@ -66,7 +66,7 @@ impl Library {
         loader.finish()
     }
 
-    /// Loads single files and folders without what is built in, except that workflows may call it.
+    /// Loads single files and folders without what is built in, except that workflows may call it and name what it knows.
     pub fn load_only(paths: &[PathBuf]) -> Self {
         let mut loader = Loader::default();
         for path in paths {
@@ -77,7 +77,7 @@ impl Library {
             }
         }
         let own = loader.names();
-        if loader.documents.iter().any(|document| calls_others(&document.root)) {
+        if loader.documents.iter().any(|document| needs_others(&document.root)) {
             loader.shipped();
         }
         let mut library = loader.finish();
@@ -263,7 +263,8 @@ impl Loader {
                 drafts.push(draft);
             }
         }
-        let good = validate::all(&mut self.report, &drafts);
+        let known = entries.iter().map(|entry| entry.name.as_str()).collect();
+        let good = validate::all(&mut self.report, &drafts, &known);
         let mut workflows = BTreeMap::new();
         for (draft, _) in drafts.into_iter().zip(good).filter(|(_, good)| *good) {
             let document = normal::workflow_document(draft.root);
@@ -275,14 +276,14 @@ impl Loader {
     }
 }
 
-/// True if something in the document calls another workflow.
-fn calls_others(node: &Node) -> bool {
+/// True if something in the document calls another workflow or names a known failure.
+fn needs_others(node: &Node) -> bool {
     match &node.kind {
-        Kind::List(items) => items.iter().any(calls_others),
+        Kind::List(items) => items.iter().any(needs_others),
         Kind::Table(entries) => entries.iter().any(|entry| match (entry.key.as_str(), &entry.node.kind) {
             ("uses", Kind::Text(text)) => text.value == "workflow",
-            ("destructive", _) => true,
-            _ => calls_others(&entry.node),
+            ("destructive" | "known", _) => true,
+            _ => needs_others(&entry.node),
         }),
         _ => false,
     }

@@ -112,7 +112,11 @@ impl Evaluator<'_> {
             let failure = Failure::permanent(codes::KNOWN, text);
             report.known = Some(failure.explained(Some(&entry.explanation)));
         }
-        report.hint = known.map(|(entry, _)| entry.explanation.clone());
+        let applies = report.applies.as_ref().and_then(|(place, ..)| wait.verdicts.get(usize::from(*place)));
+        let named =
+            applies.and_then(|verdict| verdict.known.as_deref()).and_then(|name| self.knowledge.named(name));
+        let told = known.map(|(entry, _)| entry).into_iter().chain(named).max_by_key(|entry| entry.weight());
+        report.hint = told.map(|entry| entry.explanation.clone());
         Ok(report)
     }
 

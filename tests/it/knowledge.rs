@@ -89,7 +89,7 @@ fn says(value: &Value, text: &str) -> bool {
 }
 
 /// How a fault ends: the case that has it, the run's state and verdict, and the entry that explains it.
-const ENDS: [(&str, &str, &str, &str, &str); 9] = [
+const ENDS: [(&str, &str, &str, &str, &str); 14] = [
     ("image-import", "case-10-source-unstable", "RolledBack", "unstable", "import-connection-lost"),
     ("image-import", "source-missing", "RolledBack", "hopeless", "import-source-missing"),
     ("image-import", "block-device-denied", "RolledBack", "hopeless", "import-block-device-denied"),
@@ -98,11 +98,16 @@ const ENDS: [(&str, &str, &str, &str, &str); 9] = [
     ("image-import", "case-14-wrong-checksum", "RolledBack", "hopeless", "import-checksum"),
     ("image-import", "image-source-unstable", "RolledBack", "given-up", "import-connection-lost"),
     ("import-diagnose", "no-room", "Failed", "pod-stuck", "no-room-for-replicas"),
+    ("import-diagnose", "volume-does-not-attach", "Failed", "pod-stuck", "attach-failed"),
+    ("import-diagnose", "too-slow", "Failed", "under-way", "import-stands-still"),
+    ("vm-delete", "stays-in-terminating", "Failed", "held", "vm-leaving"),
+    ("vm-delete-stuck", "case-40-another-vm-has-the-claim", "Failed", "shared-claim", "claim-used-by-other-vm"),
+    ("vm-network-check", "nodes-are-split", "Failed", "unreachable", "no-answer-to-ping"),
     ("vm-create", "case-13-source-in-use-too-long", "RolledBack", "source-in-use", "clone-source-in-use"),
 ];
 
 #[tokio::test(start_paused = true)]
-async fn every_import_fault_ends_in_the_right_word_with_cause_and_remedy_in_both_languages() {
+async fn every_fault_ends_in_the_right_word_with_cause_and_remedy_in_both_languages() {
     let library = Arc::new(Library::built_in());
     let knowledge = library.knowledge();
     for (workflow, wanted, state, verdict, entry) in ENDS {
@@ -125,6 +130,8 @@ async fn an_import_that_stalls_asks_a_person_in_both_languages() {
     let (view, _) = rehearse(&library, "image-import", &case(&library, "image-import", "stalls")).await;
     assert_eq!(view["state"], "Held");
     let message = &view["asks"][0]["message"];
+    let known = library.knowledge().named("import-stands-still").unwrap().explanation.clone();
+    assert!(message["en"].as_str().is_some_and(|text| text.contains(&known.cause.en)), "{message:#}");
     assert!(message["en"].as_str().is_some_and(|text| text.contains("45.20%")), "{:#}", view["asks"]);
     assert!(message["zh"].as_str().is_some_and(|text| text.contains("没有进展")), "{message:#}");
 }

@@ -47,6 +47,8 @@ pub struct Verdict {
     pub stable_for: Option<Template>,
     /// What follows if this still applies when time is up.
     pub at_timeout: Option<AtTimeout>,
+    /// The entry of the knowledge files that explains it.
+    pub known: Option<String>,
     /// A text template for people.
     pub message: Option<Template>,
     /// The same in Chinese.

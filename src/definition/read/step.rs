@@ -290,6 +290,7 @@ impl Builder<'_> {
             severity,
             stable_for,
             at_timeout,
+            known: text(node, "known").map(str::to_owned),
             message,
             message_zh,
         })
@@ -311,6 +312,7 @@ fn short(
         severity,
         stable_for,
         at_timeout: None,
+        known: None,
         message: None,
         message_zh: None,
     }

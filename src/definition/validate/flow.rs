@@ -22,7 +22,7 @@ use crate::definition::validate::place;
 use crate::id::StepName;
 
 /// Checks the edges; without circles, the graph.
-pub(super) fn graph(report: &mut Report, draft: &Draft<'_>) -> Option<Graphs> {
+pub(super) fn graph(report: &mut Report, draft: &Draft<'_>) -> Graphs {
     let workflow = &draft.workflow;
     edges(report, &workflow.steps, &draft.steps, "step");
     edges(report, &workflow.finally, &draft.finally, "finally step");
@@ -36,7 +36,13 @@ pub(super) fn graph(report: &mut Report, draft: &Draft<'_>) -> Option<Graphs> {
         report.error(&codes::TWICE, place, format!("there is also a step called `{}`", step.name));
     }
     verdict_of(report, draft);
-    Some(Graphs { steps: Graph::new(&workflow.steps).ok()?, finally: Graph::new(&workflow.finally).ok()? })
+    let (steps, finally) = (Graph::new(&workflow.steps), Graph::new(&workflow.finally));
+    let ordered = steps.is_ok() && finally.is_ok();
+    Graphs {
+        steps: steps.unwrap_or_else(|_| Graph::without_order(&workflow.steps)),
+        finally: finally.unwrap_or_else(|_| Graph::without_order(&workflow.finally)),
+        ordered,
+    }
 }
 
 fn edges(report: &mut Report, steps: &[Step], nodes: &[&Node], what: &str) {

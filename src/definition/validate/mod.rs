@@ -9,6 +9,8 @@ mod steps;
 mod variables;
 mod waits;
 
+use std::collections::BTreeSet;
+
 use crate::definition::codes;
 use crate::definition::graph::Graph;
 use crate::definition::model::Step;
@@ -27,18 +29,20 @@ pub(super) fn file_name(report: &mut Report, draft: &Draft<'_>, stem: &str) {
     }
 }
 
-/// Validates each workflow, and what they say about each other. Says for each whether it may be run.
-pub(super) fn all(report: &mut Report, drafts: &[Draft<'_>]) -> Vec<bool> {
+/// Validates each workflow, and what they say about each other. Says for each whether it may be run. `known` are the names of
+/// the entries of the knowledge files.
+pub(super) fn all(report: &mut Report, drafts: &[Draft<'_>], known: &BTreeSet<&str>) -> Vec<bool> {
     for draft in drafts {
         let graph = flow::graph(report, draft);
         inputs::check(report, draft);
         names::check(report, draft);
         steps::check(report, draft);
-        waits::check(report, draft);
-        if let Some(graph) = &graph {
-            flow::commits(report, draft, graph);
-            flow::guards(report, draft, graph);
-            scope::check(report, draft, graph);
+        waits::check(report, draft, known);
+        scope::check(report, draft, &graph);
+        // What is said of an order makes no sense where there is none.
+        if graph.ordered {
+            flow::commits(report, draft, &graph);
+            flow::guards(report, draft, &graph);
         }
     }
     children::check(report, drafts)
@@ -91,4 +95,6 @@ fn parts<'d>(draft: &'d Draft<'_>) -> Vec<Part<'d>> {
 struct Graphs {
     steps: Graph,
     finally: Graph,
+    /// False if steps wait for each other in a circle.
+    ordered: bool,
 }

@@ -9,10 +9,12 @@ use crate::definition::model::AtTimeout;
 use crate::definition::model::Outcome;
 use crate::definition::model::Wait;
 use crate::definition::model::Workflow;
+use crate::definition::node::Kind;
 use crate::definition::node::Node;
 use crate::definition::read::Draft;
 use crate::definition::read::Phase;
 use crate::definition::report::Report;
+use crate::definition::suggest::did_you_mean;
 use crate::definition::validate::Part;
 use crate::definition::validate::elements;
 use crate::definition::validate::key_place;
@@ -23,13 +25,15 @@ use crate::definition::validate::variables::Available;
 /// Most verdicts of a wait: each is evaluated at each change.
 const VERDICTS_MAX: usize = 100;
 
-pub(super) fn check(report: &mut Report, draft: &Draft<'_>) {
+/// `known` are the names of the entries of the knowledge files.
+pub(super) fn check(report: &mut Report, draft: &Draft<'_>, known: &BTreeSet<&str>) {
     for part in parts(draft) {
         let Some(wait) = &part.step.wait else { continue };
         let node = part.node.get("wait").unwrap_or(part.node);
         watches(report, &part, wait, node);
         ends(report, wait, node);
         verdicts(report, node);
+        explanations(report, node, known);
         together(report, node);
         stale_status(report, &draft.workflow, &part, wait, node);
     }
@@ -70,7 +74,7 @@ fn verdicts(report: &mut Report, node: &Node) {
     let mut names: BTreeSet<String> =
         ["until", "fail_if", "timeout", "known_failure"].map(str::to_owned).into();
     for verdict in list {
-        let Some(crate::definition::node::Kind::Text(name)) = verdict.get("name").map(|name| &name.kind)
+        let Some(Kind::Text(name)) = verdict.get("name").map(|name| &name.kind)
         else {
             continue;
         };
@@ -87,6 +91,17 @@ fn verdicts(report: &mut Report, node: &Node) {
         if verdict.get("stable_for").is_some() && waits {
             let message = "`stable_for` has no effect: this verdict ends nothing";
             report.error(&codes::NO_EFFECT, key_place(verdict, "stable_for"), message);
+        }
+    }
+}
+
+fn explanations(report: &mut Report, node: &Node, known: &BTreeSet<&str>) {
+    for verdict in elements(node, "verdicts") {
+        let Some(Kind::Text(name)) = verdict.get("known").map(|name| &name.kind) else { continue };
+        if !known.contains(name.value.as_str()) {
+            let message = format!("no knowledge file has an entry `{}`", name.value);
+            let hint = did_you_mean(&name.value, known.iter().copied());
+            report.error_with(&codes::UNKNOWN_FAILURE, place(verdict, "known"), message, hint);
         }
     }
 }
