@@ -264,7 +264,7 @@ impl Loader {
             }
         }
         let known = entries.iter().map(|entry| entry.name.as_str()).collect();
-        let good = validate::all(&mut self.report, &drafts, &known);
+        let good = validate::all(&mut self.report, &drafts, Some(&known));
         let mut workflows = BTreeMap::new();
         for (draft, _) in drafts.into_iter().zip(good).filter(|(_, good)| *good) {
             let document = normal::workflow_document(draft.root);

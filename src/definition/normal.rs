@@ -111,7 +111,7 @@ pub fn workflows(
     let drafts: Vec<_> =
         roots.iter().filter_map(|root| read::read_workflow(&mut report, root, 0..1)).collect();
     if !trusted {
-        validate::all(&mut report, &drafts);
+        validate::all(&mut report, &drafts, None);
     }
     let workflows: BTreeMap<_, _> =
         drafts.into_iter().map(|draft| (draft.workflow.name.clone(), draft.workflow.with_gate())).collect();

@@ -30,8 +30,8 @@ pub(super) fn file_name(report: &mut Report, draft: &Draft<'_>, stem: &str) {
 }
 
 /// Validates each workflow, and what they say about each other. Says for each whether it may be run. `known` are the names of
-/// the entries of the knowledge files.
-pub(super) fn all(report: &mut Report, drafts: &[Draft<'_>], known: &BTreeSet<&str>) -> Vec<bool> {
+/// the entries of the knowledge files, where they are at hand.
+pub(super) fn all(report: &mut Report, drafts: &[Draft<'_>], known: Option<&BTreeSet<&str>>) -> Vec<bool> {
     for draft in drafts {
         let graph = flow::graph(report, draft);
         inputs::check(report, draft);

@@ -25,15 +25,17 @@ use crate::definition::validate::variables::Available;
 /// Most verdicts of a wait: each is evaluated at each change.
 const VERDICTS_MAX: usize = 100;
 
-/// `known` are the names of the entries of the knowledge files.
-pub(super) fn check(report: &mut Report, draft: &Draft<'_>, known: &BTreeSet<&str>) {
+/// `known` are the names of the entries of the knowledge files, where they are at hand.
+pub(super) fn check(report: &mut Report, draft: &Draft<'_>, known: Option<&BTreeSet<&str>>) {
     for part in parts(draft) {
         let Some(wait) = &part.step.wait else { continue };
         let node = part.node.get("wait").unwrap_or(part.node);
         watches(report, &part, wait, node);
         ends(report, wait, node);
         verdicts(report, node);
-        explanations(report, node, known);
+        if let Some(known) = known {
+            explanations(report, node, known);
+        }
         together(report, node);
         stale_status(report, &draft.workflow, &part, wait, node);
     }
