@@ -101,7 +101,13 @@ const ENDS: [(&str, &str, &str, &str, &str); 14] = [
     ("import-diagnose", "volume-does-not-attach", "Failed", "pod-stuck", "attach-failed"),
     ("import-diagnose", "too-slow", "Failed", "under-way", "import-stands-still"),
     ("vm-delete", "stays-in-terminating", "Failed", "held", "vm-leaving"),
-    ("vm-delete-stuck", "case-40-another-vm-has-the-claim", "Failed", "shared-claim", "claim-used-by-other-vm"),
+    (
+        "vm-delete-stuck",
+        "case-40-another-vm-has-the-claim",
+        "Failed",
+        "shared-claim",
+        "claim-used-by-other-vm",
+    ),
     ("vm-network-check", "nodes-are-split", "RolledBack", "unreachable", "no-answer-to-ping"),
     ("vm-create", "case-13-source-in-use-too-long", "RolledBack", "source-in-use", "clone-source-in-use"),
 ];

@@ -76,8 +76,7 @@ fn verdicts(report: &mut Report, node: &Node) {
     let mut names: BTreeSet<String> =
         ["until", "fail_if", "timeout", "known_failure"].map(str::to_owned).into();
     for verdict in list {
-        let Some(Kind::Text(name)) = verdict.get("name").map(|name| &name.kind)
-        else {
+        let Some(Kind::Text(name)) = verdict.get("name").map(|name| &name.kind) else {
             continue;
         };
         if !names.insert(name.value.clone()) {
