@@ -122,7 +122,7 @@ pub enum Command {
     Plan(Inputs),
     /// Check workflow files
     Validate {
-        /// Files and folders; default: the workflows directories
+        /// Files and folders; default: those of --workflows, else the folder `workflows`
         paths: Vec<PathBuf>,
     },
     /// The graph of a workflow
@@ -361,7 +361,7 @@ pub enum StoreAction {
         /// The file
         file: PathBuf,
     },
-    /// Fill an empty state directory from such a file
+    /// Put such a file in the place of the store, which is moved aside if there is one
     Import {
         /// The file
         file: PathBuf,

@@ -34,8 +34,24 @@ impl CommandError {
         let store::Error::InUse { pid } = error else {
             return Self::unusable(codes::STORE, error.to_string());
         };
-        let text = format!("the state directory {} is in use by process {pid}", state.display());
+        let state = state.display();
+        let text = Bilingual::new(
+            format!(
+                "the state directory {state} is in use by process {pid}, or still being opened by it: try again"
+            ),
+            format!("状态目录 {state} 正被进程 {pid} 使用，或仍在打开中：请稍后重试"),
+        );
         Self::unusable(codes::STORE_IN_USE, text)
+    }
+
+    /// Nothing was ever kept in `state`.
+    pub fn no_store(state: &Path) -> Self {
+        let state = state.display();
+        let text = Bilingual::new(
+            format!("there is no store in {state}: is --state right?"),
+            format!("{state} 中没有存储：--state 是否正确？"),
+        );
+        Self::unusable(codes::STORE, text)
     }
 
     /// Windrow itself is wrong.

@@ -24,6 +24,8 @@ const MARKS: &[(&str, &str)] = &[
     ("Compensated", "↺"),
     ("NotCompensated", "!"),
 ];
+/// Columns of the words in front of what is known of a run.
+const LABEL_COLUMNS: usize = 9;
 /// States in which something goes on.
 const MOVING: [&str; 5] = ["…", "▸", "↻", "◷", "↶"];
 
@@ -156,7 +158,7 @@ pub(super) fn ending(view: &Value, printer: &Printer) {
 }
 
 /// Why a run ended so, or is about to, and what is left of it.
-fn reasons(view: &Value, printer: &Printer) -> Vec<String> {
+pub(super) fn reasons(view: &Value, printer: &Printer) -> Vec<String> {
     let line = |what: &str, text: &str| format!("  {what}: {text}");
     let mut lines = vec![];
     let list = |key: &str| view[key].as_array().into_iter().flatten();
@@ -187,7 +189,7 @@ fn evidence(view: &Value) -> Option<String> {
 pub(super) fn run(view: &Value, executed: bool, printer: &Printer) {
     printer.data(heading(view, printer));
     let say = |(en, zh), value: &dyn Display| {
-        printer.data(format_args!("  {:<9} {value}", printer.pick(en, zh)));
+        printer.data(format_args!("  {} {value}", label(printer.pick(en, zh))));
     };
     say(("state", "状态"), &format!("{}{}", text(&view["state"]), overlay(view, printer)));
     if !executed && view["finished_at"].is_null() && view["state"] != "Held" {
@@ -232,7 +234,7 @@ pub(super) fn run(view: &Value, executed: bool, printer: &Printer) {
         printer.data(line);
     }
     if let Some(command) = evidence(view) {
-        printer.data(format_args!("  {:<9} {command}", printer.pick("evidence", "现场证据")));
+        say(("evidence", "现场证据"), &command);
     }
     for note in view["notes"].as_array().into_iter().flatten() {
         printer.data(format_args!("  {} {}: {}", text(&note["at"]), text(&note["by"]), text(&note["text"])));
@@ -240,6 +242,12 @@ pub(super) fn run(view: &Value, executed: bool, printer: &Printer) {
     for event in view["events"].as_array().into_iter().flatten() {
         printer.data(format_args!("{:>5} {} {}", text(&event["seq"]), text(&event["at"]), event["event"]));
     }
+}
+
+/// Padded to the width of a label; a Chinese character is two columns wide.
+fn label(text: &str) -> String {
+    let width: usize = text.chars().map(|c| if c.is_ascii() { 1 } else { 2 }).sum();
+    format!("{text}{}", " ".repeat(LABEL_COLUMNS.saturating_sub(width)))
 }
 
 /// Why a run began, unless somebody simply started it.

@@ -15,6 +15,7 @@ use crate::cli::args::Global;
 use crate::cli::error::CommandError;
 use crate::definition::Library;
 use crate::engine::event::Actor;
+use crate::failure::Bilingual;
 use crate::id::RunId;
 use crate::journal::store;
 use crate::journal::store::Summary;
@@ -65,6 +66,14 @@ impl Session {
                 session => return session.map_err(|error| unusable(&error, &global.state)),
             }
         }
+    }
+
+    /// The same for a command that is about runs of before: it makes no store where there is none.
+    pub(super) async fn existing(global: &Global) -> Result<Self, CommandError> {
+        if !has_store(&global.state) {
+            return Err(CommandError::no_store(&global.state));
+        }
+        Self::open(global).await
     }
 
     /// Becomes the process that owns the state directory.
@@ -132,7 +141,10 @@ impl Session {
         if let Ok(run) = text.parse() {
             return Ok(run);
         }
-        let unknown = || CommandError::usage(codes::UNKNOWN_RUN, format!("no run is called `{text}`"));
+        let unknown = || {
+            let (en, zh) = (format!("no run is called `{text}`"), format!("没有名为 `{text}` 的运行"));
+            CommandError::usage(codes::UNKNOWN_RUN, Bilingual::new(en, zh))
+        };
         if text.len() < ID_CHARS_MIN {
             let message = format!("`{text}` is too short for a run id: at least {ID_CHARS_MIN} characters");
             return Err(CommandError::usage(codes::UNKNOWN_RUN, message));
@@ -159,6 +171,11 @@ impl Session {
             }
         }
     }
+}
+
+/// False if nothing was ever kept in a state directory. Of one that cannot be read, opening it tells more.
+pub(super) fn has_store(state: &Path) -> bool {
+    state.join("format").try_exists().unwrap_or(true)
 }
 
 /// The run that an operation is about.

@@ -150,6 +150,21 @@ pub enum InputKind {
     Secret,
 }
 
+impl InputKind {
+    /// Its name, as in workflow files.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::String { .. } => "string",
+            Self::Int { .. } => "int",
+            Self::Bool => "bool",
+            Self::Duration => "duration",
+            Self::Enum(_) => "enum",
+            Self::List { .. } => "list",
+            Self::Secret => "secret",
+        }
+    }
+}
+
 /// Which objects of the cluster (L3).
 #[derive(Debug, Clone)]
 pub struct Target {

@@ -48,6 +48,11 @@ impl Sources {
         self.files.len()
     }
 
+    /// True if nothing was read.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
     /// The file with that number.
     pub fn get(&self, file: usize) -> Option<&Arc<Source>> {
         self.files.get(file)

@@ -132,7 +132,7 @@ fn write_rows<W: Write>(view: View<'_>, meta: Meta, side: &SideFiles, to: W) -> 
 }
 
 /// Makes the store in `dir` from an export, which is checked to its end first. A store that is there already is moved
-/// aside, its files under their names and `.damaged-<now>`; side files stay, as they are found by their content.
+/// aside, its files under their names and `.replaced-<now>`; side files stay, as they are found by their content.
 pub fn import(file: &Path, dir: &Path, now: Timestamp, options: &Options) -> Result<Report, Error> {
     let failed = |e: io::Error| Error::Unusable(format!("{} cannot be imported: {e}", file.display()));
     let open = || File::open(file).and_then(|file| Reader::new(BufReader::new(file)));
@@ -148,13 +148,17 @@ pub fn import(file: &Path, dir: &Path, now: Timestamp, options: &Options) -> Res
     let name = file.display().to_string();
     let failed_again = move |e: io::Error| Error::Unusable(format!("reading {name} again failed: {e}"));
     let report = fill(&disk, options, meta, move |batch| {
+        let mut blobs = 0;
         while let Some((key, value)) = reader.next().map_err(&failed_again)? {
             match key.split_first() {
-                Some((&BLOB, _)) => drop(side.put(value)?),
+                Some((&BLOB, _)) => {
+                    side.put(value)?;
+                    blobs += 1;
+                }
                 _ => batch.add(key, value)?,
             }
         }
-        Ok(())
+        Ok(blobs)
     })?;
     let swap = || -> io::Result<()> {
         move_aside(&disk, now)?;
@@ -169,7 +173,7 @@ pub fn import(file: &Path, dir: &Path, now: Timestamp, options: &Options) -> Res
 
 /// Renames what makes `dir` a store. The format goes first: without it nothing serves what is half moved.
 fn move_aside(disk: &Disk, now: Timestamp) -> io::Result<()> {
-    let suffix = format!("damaged-{}", now.to_string().replace(':', "-"));
+    let suffix = format!("replaced-{}", now.to_string().replace(':', "-"));
     for name in ["format", "head", "sled"] {
         match fs::rename(disk.dir.join(name), disk.dir.join(format!("{name}.{suffix}"))) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
@@ -200,7 +204,7 @@ pub fn compact(dir: &Path, options: &Options) -> Result<(u64, u64), Error> {
                 let (key, value) = entry.map_err(|e| batch.disk.tree_failed("reading it", e))?;
                 batch.add(&key, &value)?;
             }
-            Ok(())
+            Ok(0)
         })
     })?;
     let (old, new) = (disk.tree(), disk.dir.join(NEW_TREE));
@@ -244,12 +248,13 @@ impl Batch<'_> {
     }
 }
 
-/// Makes [`NEW_TREE`] from what `rows` adds, durable, closed and checked.
+/// Makes [`NEW_TREE`] from what `rows` adds, durable, closed and checked. `rows` gives the number of side files that it
+/// has put down.
 fn fill(
     disk: &Disk,
     options: &Options,
     meta: Meta,
-    rows: impl FnOnce(&mut Batch<'_>) -> Result<(), Error> + Send + 'static,
+    rows: impl FnOnce(&mut Batch<'_>) -> Result<u64, Error> + Send + 'static,
 ) -> Result<Report, Error> {
     let new = Disk { tree: NEW_TREE, ..disk.clone() };
     match fs::remove_dir_all(new.tree()) {
@@ -261,12 +266,13 @@ fn fill(
     let on_thread = new.clone();
     new.guarded(options.cache_bytes, move |tree| {
         let mut batch = Batch { tree: &tree, disk: &on_thread, rows: ::sled::Batch::default(), waiting: 0 };
-        rows(&mut batch)?;
+        let blobs = rows(&mut batch)?;
         batch.add(&keys::META, &meta.seal())?;
         batch.write()?;
         tree.flush().map_err(|e| on_thread.tree_failed("writing to it", e))?;
         let Settled { file, tree, .. } = on_thread.settle(tree)?;
         file.sync_all().map_err(|e| on_thread.failed("syncing it", &e))?;
-        verify::scan(View { tree: &tree, disk: &on_thread }, Depth::Content)
+        let report = verify::scan(View { tree: &tree, disk: &on_thread }, Depth::Content)?;
+        Ok(Report { blobs, ..report })
     })
 }

@@ -35,6 +35,8 @@ crate::failure::codes! {
         "进程无法监听信号。";
     NO_SUCH_LOCK = "no-such-lock": "Nobody holds that lock. `windrow locks` lists them.",
         "没有运行持有这把锁。`windrow locks` 列出所有锁。";
+    NO_WORKFLOWS = "no-workflows": "There is nothing to check there: a workflow is a file that ends in .toml.",
+        "该处没有可检查的内容：工作流是以 .toml 结尾的文件。";
     NOT_CONFIRMED = "not-confirmed": "The workflow has `confirm = true`: it shows its plan and wants a yes, or --yes.",
         "该工作流设有 `confirm = true`：会先显示计划并要求确认，或加 --yes。";
     REHEARSAL_SETUP = "rehearsal-setup": "The rehearsal cluster could not be made as the case wants it.",
@@ -43,8 +45,8 @@ crate::failure::codes! {
         "运行在当前状态下不接受此命令。`windrow show RUN` 显示其状态。";
     STORE = "store": "The state directory cannot be used. `windrow store check` looks at it; nothing is ever deleted or made anew silently.",
         "状态目录无法使用。可用 `windrow store check` 检查；任何内容都不会被悄悄删除或重建。";
-    STORE_IN_USE = "store-in-use": "Another process has the state directory open, and either lets nobody in or is in the way of a command that needs the directory for itself. Wait until it ends, or end it; its runs go on with `windrow resume`.",
-        "另一个进程正在使用该状态目录：它不接受访问，或者本命令需要独占该目录。请等待其结束，或结束它；其中的运行可用 `windrow resume` 继续。";
+    STORE_IN_USE = "store-in-use": "Another process has the state directory open, and either is still starting, or lets nobody in, or is in the way of a command that needs the directory for itself. Try again in a moment. Wait until it ends, or end it; its runs go on with `windrow resume`.",
+        "另一个进程正在使用该状态目录：它仍在启动，或不接受访问，或者本命令需要独占该目录。请稍后重试，等待其结束，或结束它；其中的运行可用 `windrow resume` 继续。";
     UNKNOWN_CODE = "unknown-code": "No such code is printed by this version.",
         "本版本不会输出这个代码。";
     UNKNOWN_FAULT = "unknown-fault": "`windrow sim --list-faults` lists the faults.",

@@ -29,7 +29,7 @@ const RUNS_MAX: usize = 200;
 const LINE_CHARS: usize = 10_000;
 
 pub(super) async fn bundle(global: &Global, what: Bundle, printer: &Printer) -> Result<u8, CommandError> {
-    let session = Session::open(global).await?;
+    let session = Session::existing(global).await?;
     let run = session.run(&what.run).await?;
     let documents = collect(&session, run).await?;
     let text = if printer.is_json() {

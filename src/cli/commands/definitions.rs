@@ -13,7 +13,10 @@ use crate::cli::error::CommandError;
 use crate::cli::printer::Printer;
 use crate::cli::session::library;
 use crate::definition::Library;
+use crate::definition::model::Input;
+use crate::definition::model::InputKind;
 use crate::definition::suggest::did_you_mean;
+use crate::failure::Bilingual;
 use crate::plan;
 use crate::plan::Plan;
 use crate::service::codes;
@@ -35,7 +38,11 @@ pub(super) fn unknown(library: &Library, name: &str) -> CommandError {
     }
     let hint = did_you_mean(name, library.workflows().map(|workflow| workflow.name.as_str()));
     let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
-    CommandError::usage(codes::UNKNOWN_WORKFLOW, format!("there is no workflow `{name}`{hint}"))
+    let text = Bilingual::new(
+        format!("there is no workflow `{name}`{hint}"),
+        format!("没有名为 `{name}` 的工作流{hint}"),
+    );
+    CommandError::usage(codes::UNKNOWN_WORKFLOW, text)
 }
 
 fn planned(library: &Library, name: &str) -> Result<std::sync::Arc<Plan>, CommandError> {
@@ -48,13 +55,8 @@ pub(super) fn workflows(global: &Global, printer: &Printer) -> u8 {
     let rows: Vec<_> = library.workflows().collect();
     if printer.is_json() {
         let view = |workflow: &&std::sync::Arc<crate::definition::Workflow>| {
-            let inputs: serde_json::Map<String, Value> = workflow
-                .inputs
-                .iter()
-                .map(|(name, input)| {
-                    (name.clone(), json!({ "description": input.description, "default": input.default }))
-                })
-                .collect();
+            let inputs: serde_json::Map<String, Value> =
+                workflow.inputs.iter().map(|(name, input)| (name.clone(), view_of_input(input))).collect();
             json!({ "name": workflow.name, "title": workflow.title, "description": workflow.description, "source": workflow.source, "inputs": inputs })
         };
         printer.json(&rows.iter().map(view).collect::<Vec<_>>());
@@ -63,20 +65,68 @@ pub(super) fn workflows(global: &Global, printer: &Printer) -> u8 {
     for workflow in rows {
         printer.data(format_args!("{:<20} {}", workflow.name, printer.text(&workflow.title)));
         for (name, input) in &workflow.inputs {
-            let default = input.default.as_ref().map_or_else(String::new, |value| format!(" [{value}]"));
-            printer.data(format_args!("    -i {name}={default:<14} {}", printer.text(&input.description)));
+            let about = about_input(input, printer);
+            let description = printer.text(&input.description);
+            printer.data(format_args!("    -i {:<18} {about}  {description}", format!("{name}=")));
         }
     }
     0
 }
 
-pub(super) fn validate(global: &Global, paths: &[PathBuf], printer: &Printer) -> u8 {
+/// What an input takes, for programs.
+fn view_of_input(input: &Input) -> Value {
+    let choices = if let InputKind::Enum(choices) = &input.kind { Some(choices) } else { None };
+    json!({
+        "description": input.description,
+        "type": input.kind.word(),
+        "required": input.default.is_none(),
+        "default": input.default,
+        "values": choices,
+    })
+}
+
+/// What an input takes, and whether it must be given.
+fn about_input(input: &Input, printer: &Printer) -> String {
+    let kind = match &input.kind {
+        InputKind::Enum(choices) => choices.join("|"),
+        kind => kind.word().to_owned(),
+    };
+    let given = match &input.default {
+        None => printer.pick("required", "必填").to_owned(),
+        Some(Value::String(text)) if text.is_empty() => printer.pick("optional", "可选").to_owned(),
+        Some(Value::Array(items)) => {
+            let items: Vec<String> = items.iter().map(crate::cli::render::text).collect();
+            format!("{} [{}]", printer.pick("default", "默认"), items.join(","))
+        }
+        Some(value) => format!("{} {}", printer.pick("default", "默认"), crate::cli::render::text(value)),
+    };
+    format!("{kind}, {given}")
+}
+
+pub(super) fn validate(global: &Global, paths: &[PathBuf], printer: &Printer) -> Result<u8, CommandError> {
+    let usual = Path::new("workflows");
     let own: Vec<PathBuf> = match paths {
-        [] if global.workflows.is_empty() => vec![Path::new("workflows").to_owned()],
+        [] if global.workflows.is_empty() && !usual.is_dir() => {
+            let text = Bilingual::new(
+                "there is no folder `workflows` here: name the files or folders to check",
+                "当前目录下没有 `workflows` 文件夹：请指明要检查的文件或文件夹",
+            );
+            return Err(CommandError::usage(codes::NO_WORKFLOWS, text));
+        }
+        [] if global.workflows.is_empty() => vec![usual.to_owned()],
         [] => global.workflows.clone(),
         given => given.to_vec(),
     };
     let library = Library::load_only(&own);
+    if library.sources().is_empty() && library.diagnostics().is_empty() {
+        let places: Vec<_> = own.iter().map(|path| path.display().to_string()).collect();
+        let places = places.join(", ");
+        let text = Bilingual::new(
+            format!("there are no workflow files in {places}"),
+            format!("{places} 中没有工作流文件"),
+        );
+        return Err(CommandError::usage(codes::NO_WORKFLOWS, text));
+    }
     let diagnostics = library.diagnostics();
     let errors = diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
     if printer.is_json() {
@@ -96,7 +146,7 @@ pub(super) fn validate(global: &Global, paths: &[PathBuf], printer: &Printer) ->
             printer.pick("warnings", "个警告"),
         ));
     }
-    if errors > 0 { 2 } else { 0 }
+    Ok(if errors > 0 { 2 } else { 0 })
 }
 
 pub(super) fn graph(

@@ -41,7 +41,7 @@ pub(super) async fn run(args: Args, printer: &Printer) -> Result<u8, CommandErro
         Command::Debts(what) => people::debts(global, what, printer).await,
         Command::Locks(what) => people::locks(global, what, printer).await,
         Command::Plan(inputs) => definitions::plan(global, &inputs, printer).await,
-        Command::Validate { paths } => Ok(definitions::validate(global, &paths, printer)),
+        Command::Validate { paths } => definitions::validate(global, &paths, printer),
         Command::Graph { workflow, format } => definitions::graph(global, &workflow, format, printer),
         Command::Workflows => Ok(definitions::workflows(global, printer)),
         Command::Schema => Ok(definitions::schema(printer)),

@@ -43,8 +43,9 @@ pub(super) async fn pause(
     paused: bool,
     printer: &Printer,
 ) -> Result<u8, CommandError> {
-    let session = Session::open(global).await?;
     let Some(run) = what.run else {
+        // Also before anything was ever run there.
+        let session = Session::open(global).await?;
         session.call(Operation::PauseAll { paused }).await?;
         printer.note(if paused {
             printer.pick("nothing new is started from now on", "从现在起不再启动新的运行")
@@ -53,6 +54,7 @@ pub(super) async fn pause(
         });
         return Ok(0);
     };
+    let session = Session::existing(global).await?;
     let run = session.run(&run).await?;
     let verb = if paused { Verb::Pause } else { Verb::Unpause };
     session.call(Operation::Command { run, verb }).await?;
@@ -87,7 +89,7 @@ pub(super) async fn note(
     remark: String,
     printer: &Printer,
 ) -> Result<u8, CommandError> {
-    let session = Session::open(global).await?;
+    let session = Session::existing(global).await?;
     let run = session.run(run).await?;
     session.call(Operation::Command { run, verb: Verb::Note { text: remark } }).await?;
     printer.note(printer.pick("noted", "已记录"));
@@ -95,7 +97,7 @@ pub(super) async fn note(
 }
 
 pub(super) async fn debts(global: &Global, what: Debts, printer: &Printer) -> Result<u8, CommandError> {
-    let session = Session::open(global).await?;
+    let session = Session::existing(global).await?;
     if let Some(DebtAction::Close { debt, reason }) = what.action {
         let wrong = || {
             CommandError::usage(
@@ -127,7 +129,7 @@ pub(super) async fn debts(global: &Global, what: Debts, printer: &Printer) -> Re
 }
 
 pub(super) async fn locks(global: &Global, what: Locks, printer: &Printer) -> Result<u8, CommandError> {
-    let session = Session::open(global).await?;
+    let session = Session::existing(global).await?;
     let Reply::Rows { rows } = session.call(Operation::Locks).await? else { return Err(CommandError::bug()) };
     if let Some(LockAction::Break { key, reason }) = what.action {
         let holder =
@@ -161,7 +163,7 @@ async fn say_and_follow(
     verb: Verb,
     printer: &Printer,
 ) -> Result<u8, CommandError> {
-    let mut session = Session::open(global).await?;
+    let mut session = Session::existing(global).await?;
     session.serve()?;
     let run = session.run(run).await?;
     if let Reply::Answered { run: by } = session.call(Operation::Command { run, verb }).await?

@@ -37,6 +37,7 @@ pub(super) async fn rehearse(global: &Global, what: Rehearse, printer: &Printer)
         let (view, judgement) = one(&library, &workflow, &case, &what, printer).await?;
         if !printer.is_json() {
             printer.note(render::outcome(&view, printer));
+            render::reasons(&view, printer).iter().for_each(|line| printer.note(line));
         }
         report(&case, &judgement, printer);
         rows.push(

@@ -140,14 +140,14 @@ pub(super) async fn link(
     retry: bool,
     printer: &Printer,
 ) -> Result<u8, CommandError> {
-    let session = Session::open(global).await?;
+    let session = Session::existing(global).await?;
     let run = session.run(run).await?;
     let operation = if retry { Operation::Retry { run } } else { Operation::Rollback { run } };
     start(session, global, operation, printer).await
 }
 
 pub(super) async fn list(global: &Global, what: Runs, printer: &Printer) -> Result<u8, CommandError> {
-    let session = Session::open(global).await?;
+    let session = Session::existing(global).await?;
     let filter =
         Filter { workflow: what.workflow, state: what.state_is, needs_me: what.needs_me, open: what.open };
     let asked = Operation::Runs { filter, before: None, limit: what.limit };
@@ -206,7 +206,7 @@ pub(super) async fn show(
     events: bool,
     printer: &Printer,
 ) -> Result<u8, CommandError> {
-    let session = Session::open(global).await?;
+    let session = Session::existing(global).await?;
     let run = session.run(run).await?;
     let Reply::Run { view } = session.call(Operation::Show { run, events }).await? else {
         return Err(CommandError::bug());
@@ -220,7 +220,7 @@ pub(super) async fn show(
 }
 
 pub(super) async fn watch(global: &Global, run: &str, printer: &Printer) -> Result<u8, CommandError> {
-    let session = Session::open(global).await?;
+    let session = Session::existing(global).await?;
     let run = session.run(run).await?;
     if session.is_local() {
         printer.note(printer.pick(

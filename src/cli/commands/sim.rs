@@ -54,9 +54,25 @@ pub(super) async fn sim(what: Sim, printer: &Printer) -> Result<u8, CommandError
         })?;
     }
     printer.data(format_args!("http://{address}"));
+    welcome(&what, printer);
     let mut code = 0;
     cluster.serve(listener, async { code = crate::cli::follow::stopped().await }).await;
     Ok(code)
+}
+
+/// That it serves now, what to try, and how it ends.
+fn welcome(what: &Sim, printer: &Printer) {
+    let try_it = match &what.kubeconfig_out {
+        Some(file) => format!("export KUBECONFIG={}; kubectl get vm,vmi", file.display()),
+        None => "windrow sim --kubeconfig-out FILE".to_owned(),
+    };
+    printer.note(format_args!(
+        "{} {try_it}",
+        printer.pick(
+            "the rehearsal cluster is served there until Ctrl-C; in another terminal:",
+            "演练集群正在上述地址提供服务，Ctrl-C 结束；在另一个终端里："
+        )
+    ));
 }
 
 /// Only the user reads the file, and a reader that waits for it never sees half of it.

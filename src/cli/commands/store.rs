@@ -7,6 +7,7 @@ use crate::cli::args::StoreAction;
 use crate::cli::error::BAD_ROWS;
 use crate::cli::error::CommandError;
 use crate::cli::printer::Printer;
+use crate::cli::session::has_store;
 use crate::journal::export::compact;
 use crate::journal::export::export;
 use crate::journal::export::import;
@@ -15,16 +16,14 @@ use crate::journal::store;
 use crate::journal::verify;
 use crate::journal::verify::Finding;
 use crate::journal::verify::Report;
-use crate::service::codes;
 use crate::time::wall_now;
 
 pub(super) fn store(global: &Global, action: StoreAction, printer: &Printer) -> Result<u8, CommandError> {
     let options = Options::default();
     let failed = |error: store::Error| CommandError::store(&error, &global.state);
     let is_import = matches!(action, StoreAction::Import { .. });
-    if !is_import && !global.state.join("format").exists() {
-        let text = format!("there is no store in {}: is --state right?", global.state.display());
-        return Err(CommandError::unusable(codes::STORE, text));
+    if !is_import && !has_store(&global.state) {
+        return Err(CommandError::no_store(&global.state));
     }
     match action {
         StoreAction::Check => {
@@ -36,6 +35,10 @@ pub(super) fn store(global: &Global, action: StoreAction, printer: &Printer) -> 
             printer.note(format_args!(
                 "{} runs, {} records, {} side files",
                 exported.runs, exported.rows, exported.blobs
+            ));
+            printer.note(printer.pick(
+                "without the key of its secrets: keep `seal.key` of the state directory apart",
+                "不含机密的密钥：请另行保存状态目录中的 `seal.key`",
             ));
             exported.missing.iter().for_each(|what| printer.note(format_args!("missing: {what}")));
             Ok(if exported.missing.is_empty() { 0 } else { BAD_ROWS })

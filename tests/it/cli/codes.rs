@@ -41,6 +41,9 @@ async fn every_end_of_a_run_has_its_exit_code() {
 #[tokio::test]
 async fn what_is_asked_in_vain_has_an_exit_code_too() {
     let site = Site::new();
+    let nothing = site.expect(6, &["runs"]).await;
+    assert!(nothing.err.contains("is --state right?") && !site.path("state").exists(), "{nothing:?}");
+    site.expect(0, &["run", "good"]).await;
     for args in [
         &["run", "goood"] as &[&str],
         &["show", "nothing-like-it"],
@@ -193,5 +196,5 @@ async fn what_fails_and_what_is_waited_for_is_told_in_chinese() {
     let cancelled = said(&mut chinese(&["cancel", &run, "--reason", "演练"])).await;
     assert_eq!(cancelled.code, 0, "{cancelled:?}");
     let (code, log) = waiting.ended().await;
-    assert!(code == 9 && log.contains("（演练）；没有留下任何改动"), "{code} {log}");
+    assert!(code == 9 && log.contains("(演练)；没有留下任何改动"), "{code} {log}");
 }

@@ -9,6 +9,9 @@ use crate::store::support::tamper;
 async fn workflows_are_validated_planned_and_drawn() {
     let site = Site::new();
     site.expect(0, &["validate"]).await;
+    std::fs::create_dir(site.path("empty")).unwrap();
+    let said = site.expect(2, &["validate", "empty"]).await;
+    assert!(said.err.contains("there are no workflow files in empty"), "{said:?}");
     site.write("wrong.toml", "schema = 1\nname = \"wrong\"\ntitle = \"t\"\n[steps.a]\nuses = \"aproval\"\n");
     let said = site.expect(2, &["validate", "wrong.toml", "--output", "json"]).await;
     let found = said.json();

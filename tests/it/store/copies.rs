@@ -76,7 +76,7 @@ async fn an_import_moves_the_store_before_it_aside() {
     fs::write(dir.path().join("sled/db"), b"destroyed").unwrap();
     let now = "2026-09-06T01:02:03Z".parse().unwrap();
     journal::import(&file, dir.path(), now, &OPTIONS).unwrap();
-    let aside = dir.path().join("sled.damaged-2026-09-06T01-02-03.000Z");
+    let aside = dir.path().join("sled.replaced-2026-09-06T01-02-03.000Z");
     assert_eq!(fs::read(aside.join("db")).unwrap(), b"destroyed");
     assert_eq!(content(&open(dir.path())).len(), 4);
 }
