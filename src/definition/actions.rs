@@ -367,8 +367,8 @@ pub const ACTIONS: &[ActionDoc] = &[
             must(
                 "subject",
                 List(&Template),
-                "What is approved; a change voids the approval.",
-                "审批的内容；变化后审批失效。",
+                "What is approved; a list in it is spread; a change voids the approval.",
+                "审批的内容；其中的列表会展开；变化后审批失效。",
             ),
             MESSAGE,
             MESSAGE_ZH,
@@ -418,8 +418,8 @@ pub const ACTIONS: &[ActionDoc] = &[
             key(
                 "objects",
                 List(&Template),
-                "Which objects, as `Kind namespace/name`.",
-                "涉及的对象，写作 `Kind namespace/name`。",
+                "Which objects, as `Kind namespace/name`; a list in it is spread.",
+                "涉及的对象，写作 `Kind namespace/name`；其中的列表会展开。",
             ),
             key("gone_when", Expr, "True when nothing is left any more.", "不再遗留时为 true。"),
         ],

@@ -342,6 +342,12 @@ mod tests {
             ("cond(null_one, 'Ready').status", json!("Unknown")),
             ("from_json('{\"a\": [1]}').a[0] + 1", json!(2)),
             ("to_json({'b': x.list, 'a': null})", json!("{\"a\":null,\"b\":[1,2,3]}")),
+            (
+                "merge({'a': 1, 'm': {'x': 1, 'y': 2}}, {'m': {'x': null, 'z': 3}, 'n': [1]})",
+                json!({ "a": 1, "m": { "y": 2, "z": 3 }, "n": [1] }),
+            ),
+            ("merge('old', {'a': null, 'b': {'c': null}})", json!({"b": {}})),
+            ("merge({'a': 1}, null)", json!(null)),
             ("known('nothing')", json!(null)),
         ] {
             assert_eq!(eval(source), Ok(value), "{source}");

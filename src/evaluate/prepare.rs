@@ -129,12 +129,13 @@ impl Evaluator<'_> {
             wanted.extend(wanted_by_target(target));
         }
         let mut scope = self.unit_scope(step, unit, readings, NO_LETS, wanted)?;
-        if asks_when(unit) && unit.block.undo.is_some() && !applies(step, &scope)? {
+        // One that is tried again has been asked: what it did may have made its `when` false.
+        let first = self.unit_state(unit).is_none_or(|state| state.attempt == 0);
+        if first && asks_when(unit) && unit.block.undo.is_some() && !applies(step, &scope)? {
             return Ok(Preparation::Skip { debt: else_debt(step, &scope) }.into());
         }
         self.check_approvals(step, readings)?;
         let step_timeout = self.optional_duration(step.timeout.as_ref(), &scope, "timeout")?;
-        let first = self.unit_state(unit).is_none_or(|state| state.attempt == 0);
         let known = self.unit_state(unit).is_some_and(|state| state.facts.is_some());
         let facts = if known { None } else { Some(self.facts(step, unit, readings, &mut scope)?) };
         let object = readings.values.get("object");

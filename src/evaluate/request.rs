@@ -160,8 +160,15 @@ fn bilingual(args: &Value, key: &str) -> Bilingual {
     Bilingual { en: text(key).unwrap_or_default(), zh: text(&format!("{key}_zh")) }
 }
 
-/// A list of texts; another value becomes its JSON text.
+/// A list of texts; a list in it is spread, another value becomes its JSON text.
 pub(super) fn texts(value: &Value) -> Vec<String> {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    value.as_array().into_iter().flatten().map(text).collect()
+    let Value::Array(items) = value else { return vec![] };
+    items
+        .iter()
+        .flat_map(|item| match item {
+            Value::Array(_) => texts(item),
+            Value::String(text) => vec![text.clone()],
+            other => vec![other.to_string()],
+        })
+        .collect()
 }

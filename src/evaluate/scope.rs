@@ -248,7 +248,7 @@ fn result_of(state: &UnitState) -> Option<&Blob> {
 }
 
 /// `wanted` with all that the named expressions in it refer to, and those expressions.
-fn with_lets<'t>(mut wanted: Wanted<'t>, lets: &[&'t Lets]) -> (Wanted<'t>, Lets) {
+pub(super) fn with_lets<'t>(mut wanted: Wanted<'t>, lets: &[&'t Lets]) -> (Wanted<'t>, Lets) {
     let mut open: Vec<&str> = wanted.iter().copied().collect();
     let mut used = Lets::new();
     while let Some(name) = open.pop() {

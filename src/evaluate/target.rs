@@ -20,6 +20,7 @@ use crate::evaluate::codes;
 use crate::evaluate::rendered;
 use crate::evaluate::scope::Wanted;
 use crate::evaluate::scope::wanted_by;
+use crate::evaluate::scope::with_lets;
 use crate::evaluate::text;
 use crate::failure::Failure;
 
@@ -48,7 +49,7 @@ impl ReadPlan {
         while !readings.is_empty() {
             let open: BTreeSet<&str> = readings.iter().map(|reading| reading.name.as_str()).collect();
             let free = |reading: &Reading| {
-                let references = wanted_by_target(&reading.target);
+                let references = with_lets(wanted_by_target(&reading.target), &[&scope.lets]).0;
                 references.iter().all(|name| *name == reading.name || !open.contains(name))
             };
             // Validation refuses cycles; one that slipped through is read in the order as written.

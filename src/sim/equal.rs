@@ -37,6 +37,13 @@ pub struct Exception {
     pub because: &'static str,
 }
 
+impl Exception {
+    /// True for this field of an object, which is named with its kind.
+    fn covers(&self, object: &str, field: &str) -> bool {
+        field.starts_with(self.field) && object.split(' ').next() == Some(self.kind)
+    }
+}
+
 /// All exceptions that hold always.
 pub const EXCEPTIONS: &[Exception] = &[
     Exception {
@@ -66,14 +73,19 @@ pub const EXCEPTIONS: &[Exception] = &[
         because: "vm-restore: a restored claim names the uid of its restore (domain.md §3.3)",
     },
     Exception {
+        kind: "KubeVirt.kubevirt.io",
+        field: "annotations.sim/",
+        because: "snapshot-path-fix: virt-api notices seconds later that a gate was taken back (domain.md §3.1)",
+    },
+    Exception {
         kind: "VirtualMachine.kubevirt.io",
         field: "annotations.sim/",
         because: "vm-restart: the faults foreign-start and the like mark the VM, so that they happen once",
     },
 ];
 
-/// What may differ besides in a claim that is another one than before: it has the same name and another uid, in one
-/// state or the other. Whether the data is the same shows its content stamp.
+/// What may differ besides in a claim, or a DataVolume, that is another one than before: it has the same name and another
+/// uid, in one state or the other. Whether the data is the same shows its content stamp.
 pub const RECREATED: &[Exception] = &[
     Exception {
         kind: CLAIM,
@@ -82,19 +94,35 @@ pub const RECREATED: &[Exception] = &[
     },
     Exception {
         kind: CLAIM,
-        field: "spec.dataSourceRef.name",
-        because: "image-import: the source of a populator is named after the uid of the DataVolume (domain.md §2.2)",
+        field: "disk.handle",
+        because: "vm-create: Longhorn's volume has the name of the volume",
     },
     Exception {
         kind: CLAIM,
-        field: "disk.handle",
-        because: "vm-create: Longhorn's volume has the name of the volume",
+        field: "spec.dataSource",
+        because: "image-import: the source of a populator is named after the uid of the DataVolume; vm-restore: a claim \
+                  that is made again on its volume has none (domain.md §2.2, §2.4)",
+    },
+    Exception {
+        kind: CLAIM,
+        field: "annotations.cdi.kubevirt.io/",
+        because: "vm-restore: such a claim says that it is filled already",
+    },
+    Exception {
+        kind: CLAIM,
+        field: "annotations.pv.kubernetes.io/",
+        because: "vm-restore: such a claim chose its volume itself, and the binder does not note that it did",
+    },
+    Exception {
+        kind: "DataVolume.cdi.kubevirt.io",
+        field: "annotations.cdi.kubevirt.io/",
+        because: "vm-restore: a DataVolume that is made again for such a claim must not fill it",
     },
 ];
 
 /// The kind with most exceptions.
 const CLAIM: &str = "PersistentVolumeClaim";
-/// Holds the uid of a claim among its fields; it is not compared itself.
+/// Holds the uid of a claim or a DataVolume among its fields; it is not compared itself.
 const UID: &str = "(uid)";
 
 /// The compared fields of an object by path.
@@ -124,8 +152,9 @@ pub fn differences_except(before: &[Value], after: &[Value], annotations: &[&str
 
 fn compare(object: &str, old: &Fields, new: &Fields, found: &mut Vec<String>) {
     let recreated = old.get(UID) != new.get(UID);
-    let excepted =
-        |path: &str| path == UID || recreated && RECREATED.iter().any(|exception| path == exception.field);
+    let excepted = |path: &str| {
+        path == UID || recreated && RECREATED.iter().any(|exception| exception.covers(object, path))
+    };
     let paths: BTreeSet<&String> = old.keys().chain(new.keys()).filter(|path| !excepted(path)).collect();
     for path in paths {
         let (was, is) = (old.get(path), new.get(path));
@@ -265,6 +294,7 @@ impl State<'_> {
             "VirtualMachine" => self.add_running(object, &mut fields),
             "VirtualMachineInstance" => drop(fields.insert("runs".to_owned(), whereabouts(object))),
             "PersistentVolumeClaim" => self.add_disk(object, &mut fields),
+            "DataVolume" => drop(fields.insert(UID.to_owned(), uid(object).to_owned())),
             "VirtualMachineImage" => self.add_content(object, &mut fields),
             "VirtualMachineSnapshot" => {
                 let (phase, ready) = (text(object, "/status/phase"), object["status"]["readyToUse"] == true);

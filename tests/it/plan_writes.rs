@@ -29,14 +29,8 @@ type Line = (String, String, String);
 async fn rehearse(library: &Arc<Library>, workflow: &str, case: &Rehearsal) -> (Vec<Line>, Value) {
     let stage = stage(library, case, 1.0).await;
     let run = stage.start(workflow, case).await.unwrap();
-    let mut changes = stage.handle.watch(run).unwrap();
-    let mut view = Value::Null;
-    let to_the_end = async {
-        while let Some(change) = changes.recv().await {
-            view = change.view;
-        }
-    };
-    assert!(tokio::time::timeout(LIMIT, to_the_end).await.is_ok(), "{workflow} {} does not end", case.name);
+    let end = tokio::time::timeout(LIMIT, stage.attend(run, case, |_| {})).await;
+    let view = end.unwrap_or_else(|_| panic!("{workflow} {} does not end", case.name)).unwrap();
     let written = stage.cluster.audit().into_iter().filter(|entry| entry.manager.starts_with("windrow-"));
     (written.map(|entry| line_of_audit(&entry)).collect(), view)
 }

@@ -53,6 +53,8 @@ struct Decided {
 impl Decided {
     fn note(&mut self, view: &Value) {
         self.messages.extend(view["failure"]["message"].as_str().map(str::to_owned));
+        let asked = view["asks"].as_array().into_iter().flatten();
+        self.messages.extend(asked.filter_map(|ask| ask["message"]["en"].as_str().map(str::to_owned)));
         for step in view["steps"].as_array().into_iter().flatten() {
             let name = step["name"].as_str().unwrap_or_default();
             if let Some(verdict) = step["verdict"]["name"].as_str() {

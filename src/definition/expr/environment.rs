@@ -60,7 +60,7 @@ const fn doc(
 }
 
 /// Windrow's own functions, beside CEL's and those of its strings, lists, math and encoders extensions.
-pub const FUNCTIONS: [FunctionDoc; 13] = [
+pub const FUNCTIONS: [FunctionDoc; 14] = [
     doc(
         "quantity",
         "quantity(text)",
@@ -131,6 +131,13 @@ pub const FUNCTIONS: [FunctionDoc; 13] = [
         Call::Global(1, &[]),
         "The value as JSON text, keys sorted.",
         "转换为 JSON 文本，键已排序。",
+    ),
+    doc(
+        "merge",
+        "merge(x, patch)",
+        Call::Global(2, &[]),
+        "x changed by a merge patch (RFC 7386): maps are joined, null removes a key.",
+        "以 merge patch（RFC 7386）修改后的 x：map 合并，null 删除键。",
     ),
     doc(
         "name",

@@ -25,7 +25,7 @@ use crate::definition::knowledge::Knowledge;
 type Outcome<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
 /// Hidden functions: name, number of arguments, what they do.
-pub(super) const OVERLOADS: [(&str, usize, Function); 14] = [
+pub(super) const OVERLOADS: [(&str, usize, Function); 15] = [
     ("@quantity", 1, quantity),
     ("@duration", 1, duration),
     ("@timestamp", 1, timestamp),
@@ -36,6 +36,7 @@ pub(super) const OVERLOADS: [(&str, usize, Function); 14] = [
     ("@cond", 2, cond),
     ("@from_json", 1, from_json),
     ("@to_json", 1, to_json),
+    ("@merge", 2, merge),
     ("@name", 2, name),
     ("@known", 2, known),
     ("@spend", 2, spend),
@@ -313,6 +314,27 @@ fn to_json<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Outcome<'b, 'v> {
     let [value] = values("to_json", &args)?;
     let json = convert::to_json(&value).map_err(|e| error("to_json", e))?.unwrap_or_default();
     give(Value::from(json.to_string()))
+}
+
+fn merge<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Outcome<'b, 'v> {
+    let [value, patch] = values("merge", &args)?;
+    give(merge_values(value, patch))
+}
+
+/// RFC 7386, on values: its depth is that of the patch, which the parser bounds.
+fn merge_values(value: Value, patch: Value) -> Value {
+    let Value::Map(patch) = patch else { return patch };
+    let mut merged: Entries = match value {
+        Value::Map(map) => map.map.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+        _ => Entries::new(),
+    };
+    for (key, change) in patch.map.iter() {
+        let old = merged.remove(key).unwrap_or(Value::Null);
+        if !matches!(change, Value::Null) {
+            merged.insert(key.clone(), merge_values(old, change.clone()));
+        }
+    }
+    Value::from(merged)
 }
 
 fn host<'c>(function: &str, args: &'c [CowVal<'_, '_>]) -> Result<&'c Host, ExecutionError> {

@@ -23,6 +23,7 @@ use crate::sim::object::claims;
 use crate::sim::object::deleting;
 use crate::sim::object::has_finalizer;
 use crate::sim::object::moment;
+use crate::sim::object::name;
 use crate::sim::object::namespace;
 use crate::sim::object::text;
 use crate::sim::object::uid;
@@ -222,13 +223,7 @@ fn volume(name: &str, claim: &Value, class: &Value, content: &Content) -> Value 
         "spec": {
             "accessModes": claim["spec"]["accessModes"],
             "capacity": { "storage": claim["spec"]["resources"]["requests"]["storage"] },
-            "claimRef": {
-                "apiVersion": "v1",
-                "kind": "PersistentVolumeClaim",
-                "namespace": namespace(claim),
-                "name": text(claim, "/metadata/name"),
-                "uid": uid(claim),
-            },
+            "claimRef": claim_reference(claim),
             "csi": { "driver": DRIVER, "fsType": "ext4", "volumeHandle": name },
             "persistentVolumeReclaimPolicy": reclaim,
             "storageClassName": class["metadata"]["name"],
@@ -245,12 +240,31 @@ fn bind(turn: &mut Turn<'_>, key: &Key, claim: &Value, volume: &str) {
         turn.status(key, claim, json!({ "phase": phase }));
         return turn.again_after(POLL);
     };
-    let owner = text(&volume, "/spec/claimRef/uid");
-    if !bound && (owner.is_empty() || owner == uid(claim)) {
+    let owner = &volume["spec"]["claimRef"];
+    let is_named = text(owner, "/namespace") == namespace(claim) && text(owner, "/name") == name(claim);
+    let is_free = !owner.is_object() || is_named && text(owner, "/uid").is_empty();
+    if !bound && is_free {
+        let owner = json!({ "spec": { "claimRef": claim_reference(claim) } });
+        turn.patch(&Key::new(VOLUMES, "", name(&volume)), &volume, owner);
+        let done = json!({ "pv.kubernetes.io/bind-completed": "yes" });
+        turn.patch(key, claim, json!({ "metadata": { "annotations": done } }));
+    }
+    if !bound && (is_free || text(owner, "/uid") == uid(claim)) {
         let capacity = &volume["spec"]["capacity"];
         let modes = &volume["spec"]["accessModes"];
         turn.status(key, claim, json!({ "phase": "Bound", "accessModes": modes, "capacity": capacity }));
     }
+}
+
+/// How a volume names its claim.
+fn claim_reference(claim: &Value) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": namespace(claim),
+        "name": name(claim),
+        "uid": uid(claim),
+    })
 }
 
 /// Protects claims that pods use.
@@ -304,10 +318,11 @@ impl Controller for Volumes {
         let owner = &volume["spec"]["claimRef"];
         let claim = Key::new(CLAIMS, text(owner, "/namespace"), text(owner, "/name"));
         let claim = context.view.get(&claim).filter(|claim| uid(claim) == text(owner, "/uid"));
-        let phase = match (owner.is_object(), claim) {
-            (false, _) => "Available",
-            (true, Some(_)) => "Bound",
-            (true, None) => "Released",
+        // Without a uid it waits for the claim of that name.
+        let phase = match (text(owner, "/uid").is_empty(), claim) {
+            (true, _) => "Available",
+            (false, Some(_)) => "Bound",
+            (false, None) => "Released",
         };
         if text(&volume, "/status/phase") != phase {
             let now = turn.now().to_string();

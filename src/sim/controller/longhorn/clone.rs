@@ -77,13 +77,19 @@ impl Controller for Clones {
 
     fn reconcile(&self, context: &Context<'_>, key: &Key) -> Reconciled {
         let mut turn = Turn::new(context, "longhorn-volume-clone-controller");
-        let Some(volume) = context.view.get(key).filter(|volume| !deleting(volume)) else {
+        let Some(volume) = context.view.get(key) else { return turn.end() };
+        let origin = recovery::origin(&volume);
+        if deleting(&volume) {
+            if let Some(Handle::Snapshot { volume: source, snapshot }) = &origin {
+                // Else the source stays attached for a copy that nobody wants any more.
+                Clone { key, volume: &volume, source, snapshot }.leave(&mut turn);
+            }
             return turn.end();
-        };
+        }
         if ["", "creating"].contains(&text(&volume, "/status/state")) {
             return turn.end();
         }
-        match recovery::origin(&volume) {
+        match origin {
             Some(Handle::Snapshot { volume: source, snapshot }) => {
                 Clone { key, volume: &volume, source: &source, snapshot: &snapshot }.advance(&mut turn);
             }
