@@ -145,18 +145,15 @@ impl Survey {
         found.into_iter().map(|((_, spot), scene)| (spot.clone(), scene)).collect()
     }
 
-    /// The writes that no rehearsal makes. Those of a workflow that another one calls, perhaps only to undo something, may be
-    /// made in its own.
+    /// The writes that no rehearsal makes. Those of a workflow that another one calls, perhaps only to undo something, are
+    /// its own: it is shipped as well.
     pub(crate) fn unreached_writes(&self, found: &[(Spot, &Scene)]) -> Vec<String> {
         let mut missing = vec![];
         for workflow in concerned() {
             let plan = &self.good(workflow.name.as_str()).plan;
-            let spots = every_spot(plan).into_iter();
-            let wanted = spots.filter(|spot| !spot.is_undo() && spot.writes(plan));
+            let wanted = Spot::all(workflow).into_iter().filter(|spot| !spot.is_undo() && spot.writes(plan));
             let is_found = |spot: &Spot| found.iter().any(|(made, _)| made == spot);
-            missing.extend(
-                wanted.filter(|spot| !is_found(spot)).map(|spot| format!("{}: {spot}", workflow.name)),
-            );
+            missing.extend(wanted.filter(|spot| !is_found(spot)).map(|spot| spot.to_string()));
         }
         missing
     }
