@@ -139,6 +139,11 @@ impl Failure {
         Self::new(FailureClass::Unknown, code, message)
     }
 
+    /// The message in each language that it has.
+    pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        std::iter::once(&mut self.message).chain(&mut self.message_zh)
+    }
+
     /// The message in both languages.
     pub fn text(&self) -> Bilingual {
         Bilingual { en: self.message.clone(), zh: self.message_zh.clone() }

@@ -252,9 +252,7 @@ impl Executor {
 
     fn safe_failure(&self, mut failure: Failure) -> Failure {
         let masker = self.secrets.masker();
-        for text in [Some(&mut failure.message), failure.message_zh.as_mut()].into_iter().flatten() {
-            *text = masker.mask(text).into_owned();
-        }
+        failure.texts_mut().for_each(|text| *text = masker.mask(text).into_owned());
         failure
     }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::cli::answer;
 use crate::cli::printer::Printer;
+use crate::engine::state::Overlay;
 use crate::failure::Failure;
 
 /// The marks of states, in front of a step.
@@ -139,11 +140,19 @@ pub(super) fn asked_to_stop(view: &Value, printer: &Printer) -> String {
 }
 
 /// What lies over the state of a run, in brackets behind it; nothing, as a rule.
-pub(super) fn overlay<'p>(view: &Value, printer: &'p Printer) -> &'p str {
-    match (view["paused"].as_bool(), view["cancelling"].as_bool()) {
-        (Some(true), _) => printer.pick(" (paused)", "（已暂停）"),
-        (_, Some(true)) => printer.pick(" (cancelling)", "（正在取消）"),
-        _ => "",
+pub(super) fn overlay(overlay: Option<Overlay>, printer: &Printer) -> &str {
+    match overlay {
+        Some(Overlay::Paused) => printer.pick(" (paused)", "（已暂停）"),
+        Some(Overlay::Cancelling) => printer.pick(" (cancelling)", "（正在取消）"),
+        None => "",
+    }
+}
+
+fn overlay_of(view: &Value) -> Option<Overlay> {
+    match (view["paused"] == true, view["cancelling"] == true) {
+        (true, _) => Some(Overlay::Paused),
+        (_, true) => Some(Overlay::Cancelling),
+        _ => None,
     }
 }
 
@@ -191,7 +200,7 @@ pub(super) fn run(view: &Value, executed: bool, printer: &Printer) {
     let say = |(en, zh), value: &dyn Display| {
         printer.data(format_args!("  {} {value}", label(printer.pick(en, zh))));
     };
-    say(("state", "状态"), &format!("{}{}", text(&view["state"]), overlay(view, printer)));
+    say(("state", "状态"), &format!("{}{}", text(&view["state"]), overlay(overlay_of(view), printer)));
     if !executed && view["finished_at"].is_null() && view["state"] != "Held" {
         let nobody = printer.pick("by nobody; go on with:", "没有进程执行；继续执行：");
         say(("executed", "执行"), &format!("{nobody} windrow resume {}", text(&view["id"])));

@@ -110,9 +110,7 @@ impl Session {
             let mut error = CommandError::from(problem);
             // The run says "the run": which one, the caller knows.
             if let Some(run) = about.filter(|_| error.failure.code == codes::REJECTED) {
-                for text in [Some(&mut error.failure.message), error.failure.message_zh.as_mut()] {
-                    text.into_iter().for_each(|text| text.insert_str(0, &format!("{run}: ")));
-                }
+                error.failure.texts_mut().for_each(|text| text.insert_str(0, &format!("{run}: ")));
             }
             error
         })

@@ -71,15 +71,13 @@ impl Graph {
         for (step, depth) in steps.iter().zip(&depths) {
             groups[*depth].push(step.name.clone());
         }
-        let names: Vec<_> = steps.iter().map(|step| step.name.clone()).collect();
-        let indices = names.iter().cloned().enumerate().map(|(index, name)| (name, index)).collect();
+        let (names, indices) = named(steps);
         Ok(Self { names, indices, ancestors, order: groups.concat(), groups })
     }
 
     /// A stand-in for steps that wait for each other: each is before every one, so that nothing is said of their order.
     pub fn without_order(steps: &[Step]) -> Self {
-        let names: Vec<_> = steps.iter().map(|step| step.name.clone()).collect();
-        let indices = names.iter().cloned().enumerate().map(|(index, name)| (name, index)).collect();
+        let (names, indices) = named(steps);
         let ancestors = vec![Set(vec![u64::MAX; steps.len().div_ceil(WORD)]); steps.len()];
         Self { indices, ancestors, order: names.clone(), groups: vec![names.clone()], names }
     }
@@ -115,6 +113,13 @@ impl Graph {
             .filter(move |(index, _)| above.is_some_and(|above| above.contains(*index)))
             .map(|(_, name)| name)
     }
+}
+
+/// The names of steps in the order of the file, and the place of each.
+fn named(steps: &[Step]) -> (Vec<StepName>, BTreeMap<StepName, usize>) {
+    let names: Vec<_> = steps.iter().map(|step| step.name.clone()).collect();
+    let indices = names.iter().cloned().enumerate().map(|(index, name)| (name, index)).collect();
+    (names, indices)
 }
 
 fn edges(steps: &[Step]) -> DiGraph<(), ()> {

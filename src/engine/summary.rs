@@ -62,14 +62,11 @@ impl RunState {
         let children = self.held_children().map(|(unit, child)| {
             let HeldChild { run, reason } = child;
             let en = format!("run {run}, which {unit} has started, asks: {}", reason.en);
-            let zh =
-                format!("{unit} 启动的运行 {run} 等待人工处理：{}", reason.zh.as_ref().unwrap_or(&reason.en));
-            Bilingual { en, zh: Some(zh) }
+            Bilingual::new(en, format!("{unit} 启动的运行 {run} 等待人工处理：{}", reason.in_chinese()))
         });
         own.chain(children).reduce(|all, next| {
-            let zh =
-                format!("{}；{}", all.zh.as_ref().unwrap_or(&all.en), next.zh.as_ref().unwrap_or(&next.en));
-            Bilingual { en: format!("{}; {}", all.en, next.en), zh: Some(zh) }
+            let zh = format!("{}；{}", all.in_chinese(), next.in_chinese());
+            Bilingual::new(format!("{}; {}", all.en, next.en), zh)
         })
     }
 

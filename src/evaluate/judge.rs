@@ -153,8 +153,8 @@ impl Evaluator<'_> {
                 // What must become true says why it is not over; what must not, says nothing while it is not.
                 Ok(false) if verdict.outcome == Outcome::Succeed => {
                     let source = verdict.when.source();
-                    let text = (format!("`{source}` is not true yet"), format!("`{source}` 尚未成立"));
-                    note(&mut pending, &Bilingual::new(text.0, text.1));
+                    let (en, zh) = (format!("`{source}` is not true yet"), format!("`{source}` 尚未成立"));
+                    note(&mut pending, &Bilingual::new(en, zh));
                 }
                 Ok(_) => {}
                 Err(error) => {

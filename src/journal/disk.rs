@@ -96,14 +96,16 @@ impl Disk {
         if let Ok(found) = fs::metadata(&self.dir)
             && found.is_dir()
         {
-            let open = found.permissions().mode() & 0o077 != 0;
+            let for_others = found.permissions().mode() & 0o077;
+            if for_others == 0 {
+                return Ok(());
+            }
             return match fs::set_permissions(&self.dir, fs::Permissions::from_mode(0o700)) {
-                Err(e) if open && e.kind() == ErrorKind::PermissionDenied => {
+                Err(e) if e.kind() == ErrorKind::PermissionDenied => {
                     tracing::warn!(dir = %self.dir.display(), "others may read the state directory, and it is not ours to close");
                     Ok(())
                 }
-                Err(e) if open => Err(self.failed("closing it to others", &e)),
-                _ => Ok(()),
+                closed => closed.map_err(|e| self.failed("closing it to others", &e)),
             };
         }
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir);

@@ -86,8 +86,7 @@ fn mask_end(end: &mut AttemptEnd, masker: &Masker) {
 }
 
 fn mask_failure(failure: &mut Failure, masker: &Masker) {
-    mask_text(&mut failure.message, masker);
-    failure.message_zh.iter_mut().for_each(|zh| mask_text(zh, masker));
+    failure.texts_mut().for_each(|text| mask_text(text, masker));
 }
 
 fn mask_both(text: &mut Bilingual, masker: &Masker) {

@@ -49,6 +49,11 @@ pub(super) fn key_of(resource: Resource, object: &Value) -> Key {
     Key::new(resource, namespace(object), name(object))
 }
 
+/// True if a pod, an instance or a migration has ended.
+pub(super) fn is_final(object: &Value) -> bool {
+    ["Succeeded", "Failed"].contains(&text(object, "/status/phase"))
+}
+
 /// True if the object is being deleted and only finalizers or a grace period keep it.
 pub(super) fn deleting(object: &Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())

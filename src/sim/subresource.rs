@@ -11,6 +11,7 @@ use crate::sim::kinds::PODS;
 use crate::sim::kinds::VIRTUAL_MACHINES;
 use crate::sim::object::Conditions;
 use crate::sim::object::condition;
+use crate::sim::object::is_final;
 use crate::sim::object::is_true;
 use crate::sim::object::items;
 use crate::sim::object::key_of;
@@ -71,7 +72,7 @@ impl Asked<'_> {
 
     /// The instance, if it has not ended.
     fn alive(&self) -> Option<&Value> {
-        self.instance.filter(|_| !["Succeeded", "Failed"].contains(&self.phase()))
+        self.instance.filter(|instance| !is_final(instance))
     }
 
     fn conflict(&self, message: &str) -> Refusal {

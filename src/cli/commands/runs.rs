@@ -16,7 +16,6 @@ use crate::cli::printer::Printer;
 use crate::cli::render;
 use crate::cli::session::Session;
 use crate::cli::session::library;
-use crate::engine::state::Overlay;
 use crate::engine::state::RunStatus;
 use crate::failure::Bilingual;
 use crate::id::RunId;
@@ -168,11 +167,7 @@ pub(super) async fn list(global: &Global, what: Runs, printer: &Printer) -> Resu
             String::new()
         };
         let created = line.created_at.to_string();
-        let overlay = match line.overlay {
-            Some(Overlay::Paused) => printer.pick(" (paused)", "（已暂停）"),
-            Some(Overlay::Cancelling) => printer.pick(" (cancelling)", "（正在取消）"),
-            None => "",
-        };
+        let overlay = render::overlay(line.overlay, printer);
         printer.data(format_args!(
             "{}  {:<19}  {:<18} {:<12} {held}{debts}",
             line.run,

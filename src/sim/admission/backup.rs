@@ -4,9 +4,8 @@
 use serde_json::Value;
 use serde_json::json;
 
-use crate::sim::controller::LONGHORN_SPACE;
+use crate::sim::controller::backup_target_is_available;
 use crate::sim::controller::is_vm_snapshot;
-use crate::sim::kinds::BACKUP_TARGETS;
 use crate::sim::kinds::BACKUPS;
 use crate::sim::kinds::HARVESTER_RESTORES;
 use crate::sim::kinds::INSTANCES;
@@ -32,9 +31,8 @@ pub(super) fn backup_complaint(admission: &Admission<'_>, new: &Value) -> Option
     if admission.view.get(&Key::new(VIRTUAL_MACHINES, &admission.key.namespace, source)).is_none() {
         return Some(format!("virtualmachines.kubevirt.io \"{source}\" not found"));
     }
-    let target = admission.view.get(&Key::new(BACKUP_TARGETS, LONGHORN_SPACE, "default"));
-    let available = target.is_some_and(|target| target["status"]["available"] == json!(true));
-    (!is_vm_snapshot(new) && !available).then(|| "backup target is not set".to_owned())
+    (!is_vm_snapshot(new) && !backup_target_is_available(admission.view))
+        .then(|| "backup target is not set".to_owned())
 }
 
 /// What is wrong with a new restore; one that is complete already is none. The last refusal is Harvester's guard against the race of KubeVirt's restore.

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::sim::kinds::INSTANCES;
 use crate::sim::kinds::MIGRATIONS;
 use crate::sim::object::condition;
+use crate::sim::object::is_final;
 use crate::sim::object::namespace;
 use crate::sim::object::text;
 use crate::sim::object::uid;
@@ -21,7 +22,7 @@ pub(super) fn complaint(admission: &Admission<'_>, migration: &Value) -> Option<
     let Some(instance) = admission.view.get(&Key::new(INSTANCES, space, wanted)) else {
         return Some(format!("the VMI \"{wanted}\" does not exist under the cluster"));
     };
-    if ["Succeeded", "Failed"].contains(&text(&instance, "/status/phase")) {
+    if is_final(&instance) {
         return Some("Cannot migrate VMI in finalized state.".to_owned());
     }
     if let Some(migratable) = condition(&instance, "LiveMigratable").filter(|c| text(c, "/status") == "False")
@@ -30,10 +31,7 @@ pub(super) fn complaint(admission: &Admission<'_>, migration: &Value) -> Option<
         return Some(format!("Cannot migrate VMI, Reason: {reason}, Message: {message}"));
     }
     let others = admission.view.list(MIGRATIONS, Some(space));
-    let active = others.iter().find(|other| {
-        text(other, "/spec/vmiName") == wanted
-            && !["Succeeded", "Failed"].contains(&text(other, "/status/phase"))
-    })?;
+    let active = others.iter().find(|other| text(other, "/spec/vmiName") == wanted && !is_final(other))?;
     Some(format!(
         "in-flight migration detected. Active migration job ({}) is currently already in progress for VMI {wanted}.",
         uid(active)

@@ -21,6 +21,7 @@ use crate::sim::kinds::VOLUMES;
 use crate::sim::object::claims;
 use crate::sim::object::deleting;
 use crate::sim::object::has_finalizer;
+use crate::sim::object::is_final;
 use crate::sim::object::items;
 use crate::sim::object::key_of;
 use crate::sim::object::namespace;
@@ -80,10 +81,7 @@ impl Controller for AttachDetach {
     fn reconcile(&self, context: &Context<'_>, key: &Key) -> Reconciled {
         let mut turn = Turn::new(context, "attachdetach-controller");
         let pods = context.view.list(PODS, None);
-        let here = pods.iter().filter(|pod| {
-            text(pod, "/spec/nodeName") == &*key.name
-                && !["Succeeded", "Failed"].contains(&text(pod, "/status/phase"))
-        });
+        let here = pods.iter().filter(|pod| text(pod, "/spec/nodeName") == &*key.name && !is_final(pod));
         let mut wanted = BTreeSet::new();
         for pod in here {
             for volume in volumes_of(context.view, pod) {

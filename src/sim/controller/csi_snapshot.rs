@@ -77,6 +77,18 @@ pub(super) fn handle_of(turn: &Turn<'_>, space: &str, snapshot: &str) -> Result<
     Ok(text(&content, "/status/snapshotHandle").to_owned())
 }
 
+/// The spec of a claim like `old` whose volume is made of a snapshot.
+pub(super) fn claim_spec(old: &Value, snapshot: &str) -> Value {
+    let mut spec = old.clone();
+    if let Some(fields) = spec.as_object_mut() {
+        fields.remove("volumeName");
+    }
+    let source = json!({ "apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": snapshot });
+    spec["dataSource"] = source.clone();
+    spec["dataSourceRef"] = source;
+    spec
+}
+
 /// snapshot-controller.
 pub(super) struct VolumeSnapshots;
 

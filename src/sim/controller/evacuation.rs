@@ -7,11 +7,11 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::sim::controller::turn::Turn;
-use crate::sim::controller::vm::is_final;
 use crate::sim::fault::CONTROLLERS_FROZEN;
 use crate::sim::kinds::INSTANCES;
 use crate::sim::kinds::MIGRATIONS;
 use crate::sim::object::annotation;
+use crate::sim::object::is_final;
 use crate::sim::object::is_true;
 use crate::sim::object::items;
 use crate::sim::object::key_of;

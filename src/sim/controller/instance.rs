@@ -8,7 +8,6 @@ use serde_json::json;
 use crate::sim::controller::launcher;
 use crate::sim::controller::turn::Turn;
 use crate::sim::controller::vm::CONTROLLER_FINALIZER;
-use crate::sim::controller::vm::is_final;
 use crate::sim::controller::vm::since_phase;
 use crate::sim::fault::CONTROLLERS_FROZEN;
 use crate::sim::fault::GUEST_HANGS;
@@ -22,6 +21,7 @@ use crate::sim::object::Conditions;
 use crate::sim::object::claims;
 use crate::sim::object::condition;
 use crate::sim::object::deleting;
+use crate::sim::object::is_final;
 use crate::sim::object::is_true;
 use crate::sim::object::items;
 use crate::sim::object::key_of;
@@ -103,7 +103,7 @@ fn leaving(facts: &Facts<'_>) -> bool {
 
 /// The pod is gone or has ended: nothing can run in it any more.
 fn pod_lost(facts: &Facts<'_>) -> bool {
-    facts.pod.is_none_or(|pod| ["Succeeded", "Failed"].contains(&text(pod, "/status/phase")))
+    facts.pod.is_none_or(is_final)
 }
 
 fn pod_ready(facts: &Facts<'_>) -> bool {

@@ -9,6 +9,7 @@ use crate::sim::kinds::PODS;
 use crate::sim::object::annotation;
 use crate::sim::object::claims;
 use crate::sim::object::deleting;
+use crate::sim::object::is_final;
 use crate::sim::object::items;
 use crate::sim::object::label;
 use crate::sim::object::name;
@@ -39,7 +40,7 @@ pub(in crate::sim) fn pod_of(view: &dyn View, instance: &Value) -> Option<Arc<Va
             if home.is_empty() { migration_job(pod).is_none() } else { text(pod, "/spec/nodeName") == home };
         here && label(pod, CREATED_BY) == Some(uid(instance))
     });
-    own.min_by_key(|pod| (deleting(pod), ["Succeeded", "Failed"].contains(&text(pod, "/status/phase"))))
+    own.min_by_key(|pod| (deleting(pod), is_final(pod)))
 }
 
 /// The migration that a pod is the target of.

@@ -39,6 +39,7 @@ pub(in crate::sim) use harvester::CLAIM_TEMPLATES;
 pub(in crate::sim) use harvester::HARVESTER;
 pub(in crate::sim) use harvester::RUN_STRATEGY;
 pub(in crate::sim) use longhorn::SPACE as LONGHORN_SPACE;
+pub(in crate::sim) use longhorn::recovery::target_is_available as backup_target_is_available;
 pub(in crate::sim) use node::address as node_address;
 pub(in crate::sim) use snapshot::LOADED_GATES;
 pub(in crate::sim) use vmbackup::is_snapshot as is_vm_snapshot;

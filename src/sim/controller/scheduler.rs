@@ -14,6 +14,7 @@ use crate::sim::kinds::PODS;
 use crate::sim::object::Conditions;
 use crate::sim::object::claims;
 use crate::sim::object::deleting;
+use crate::sim::object::is_final;
 use crate::sim::object::is_true;
 use crate::sim::object::items;
 use crate::sim::object::label;
@@ -136,10 +137,7 @@ fn lacks(node: &Value, pod: &Value, pods: &[Arc<Value>], resource: &str) -> bool
     let Some(has) = node.pointer(&format!("/status/allocatable/{resource}")).and_then(Value::as_str) else {
         return false;
     };
-    let here = pods.iter().filter(|other| {
-        text(other, "/spec/nodeName") == name(node)
-            && !["Succeeded", "Failed"].contains(&text(other, "/status/phase"))
-    });
+    let here = pods.iter().filter(|other| text(other, "/spec/nodeName") == name(node) && !is_final(other));
     let taken: u64 = here.map(|other| asked(other, resource)).sum();
     taken.saturating_add(asked(pod, resource)) > thousandths(has)
 }

@@ -19,6 +19,7 @@ use crate::sim::object::annotation;
 use crate::sim::object::claims;
 use crate::sim::object::deleting;
 use crate::sim::object::has_finalizer;
+use crate::sim::object::is_final;
 use crate::sim::object::items;
 use crate::sim::object::moment;
 use crate::sim::object::name;
@@ -214,11 +215,6 @@ pub(super) struct Machine<'a> {
     pub(super) vm: &'a Value,
     pub(super) instance: Option<&'a Value>,
     pub(super) disks: Disks,
-}
-
-/// True if the instance has ended.
-pub(super) fn is_final(instance: &Value) -> bool {
-    ["Succeeded", "Failed"].contains(&text(instance, "/status/phase"))
 }
 
 /// True if the instance has ended and never ran. One without a history (an object of a fixture) may have run.

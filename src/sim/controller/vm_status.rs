@@ -5,12 +5,12 @@ use serde_json::json;
 
 use crate::sim::controller::vm::Machine;
 use crate::sim::controller::vm::VM_GENERATION;
-use crate::sim::controller::vm::is_final;
 use crate::sim::controller::vm_disks::Disks;
 use crate::sim::object::Conditions;
 use crate::sim::object::annotation;
 use crate::sim::object::condition;
 use crate::sim::object::deleting;
+use crate::sim::object::is_final;
 use crate::sim::object::is_true;
 use crate::sim::object::items;
 use crate::sim::object::text;

@@ -22,6 +22,7 @@ use crate::sim::kinds::VOLUMES;
 use crate::sim::object::claims;
 use crate::sim::object::deleting;
 use crate::sim::object::has_finalizer;
+use crate::sim::object::is_final;
 use crate::sim::object::moment;
 use crate::sim::object::name;
 use crate::sim::object::namespace;
@@ -57,7 +58,7 @@ fn claim_of(changed: &Key) -> Option<Key> {
 /// True if a pod that has not ended mounts the claim.
 fn in_use(context: &Context<'_>, claim: &Key) -> bool {
     context.view.list(PODS, Some(&claim.namespace)).iter().any(|pod| {
-        let ended = ["Succeeded", "Failed"].contains(&text(pod, "/status/phase"));
+        let ended = is_final(pod);
         !ended && claims(pod, "/spec/volumes").any(|name| name == &*claim.name)
     })
 }

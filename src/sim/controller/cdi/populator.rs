@@ -22,6 +22,7 @@ use crate::sim::object::annotation;
 use crate::sim::object::claims;
 use crate::sim::object::condition;
 use crate::sim::object::deleting;
+use crate::sim::object::is_final;
 use crate::sim::object::is_true;
 use crate::sim::object::items;
 use crate::sim::object::key_of;
@@ -216,7 +217,7 @@ fn user_of(turn: &Turn<'_>, source: &Source) -> Option<String> {
     let Source::Claim { namespace, name: claim } = source else { return None };
     let pods = turn.context.view.list(PODS, Some(namespace));
     let user = pods.iter().find(|pod| {
-        let ended = ["Succeeded", "Failed"].contains(&text(pod, "/status/phase"));
+        let ended = is_final(pod);
         !ended
             && label(pod, "app") != Some(cdi::APP)
             && claims(pod, "/spec/volumes").any(|used| used == claim)

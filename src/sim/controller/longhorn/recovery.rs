@@ -16,6 +16,7 @@ use crate::sim::object::deleting;
 use crate::sim::object::moment;
 use crate::sim::object::text;
 use crate::sim::world::Key;
+use crate::sim::world::View;
 use crate::time::Timestamp;
 
 /// The target that volumes use unless they say otherwise.
@@ -115,7 +116,7 @@ pub(in crate::sim::controller) fn create(
     let Some(stored) = stored.filter(|stored| !deleting(stored)) else {
         return Made::Never(format!("rpc error: code = NotFound desc = volume {volume} not found"));
     };
-    if backs_up && !target_is_available(turn) {
+    if backs_up && !target_is_available(turn.context.view) {
         let message = format!("backup target {TARGET} is not available");
         return Made::Later(format!("rpc error: code = Aborted desc = {message}"));
     }
@@ -175,9 +176,9 @@ fn back_up(turn: &mut Turn<'_>, volume: &str, snapshot: &str, at: Timestamp, siz
     }
 }
 
-/// True once the target can be used.
-fn target_is_available(turn: &Turn<'_>) -> bool {
-    let target = turn.context.view.get(&Key::new(BACKUP_TARGETS, SPACE, TARGET));
+/// True once backups can be put there.
+pub(in crate::sim) fn target_is_available(view: &dyn View) -> bool {
+    let target = view.get(&Key::new(BACKUP_TARGETS, SPACE, TARGET));
     target.is_some_and(|target| target["status"]["available"] == json!(true))
 }
 
@@ -188,7 +189,7 @@ pub(in crate::sim::controller) fn delete(turn: &mut Turn<'_>, handle: &Handle) -
             return Ok(true);
         }
         Handle::Snapshot { snapshot, .. } => snapshot_key(snapshot),
-        Handle::Backup { .. } if !target_is_available(turn) => {
+        Handle::Backup { .. } if !target_is_available(turn.context.view) => {
             return Err(format!("rpc error: code = Aborted desc = backup target {TARGET} is not available"));
         }
         Handle::Backup { backup, .. } => backup_key(backup),

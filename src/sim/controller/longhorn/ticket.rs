@@ -19,6 +19,13 @@ use crate::sim::world::Controller;
 use crate::sim::world::Key;
 use crate::sim::world::Reconciled;
 
+/// The ticket of a backup.
+const BACKUP: &str = "backup-controller";
+/// When the backup of the fault `backup-holds-volume` began.
+const BACKUP_SINCE: &str = "sim/backup-since";
+/// How long it takes.
+const BACKUP_TAKES: Duration = Duration::from_mins(8);
+
 /// A ticket of one of Longhorn's own controllers: it explains why a volume is attached though its VM is off.
 pub(super) struct Ticket {
     /// Its id among the tickets of the volume.
@@ -54,12 +61,6 @@ impl Ticket {
         }
     }
 }
-/// The ticket of a backup.
-const BACKUP: &str = "backup-controller";
-/// When the backup of the fault `backup-holds-volume` began.
-const BACKUP_SINCE: &str = "sim/backup-since";
-/// How long it takes.
-const BACKUP_TAKES: Duration = Duration::from_mins(8);
 
 /// Longhorn's attachment controller.
 pub(super) struct Tickets;

@@ -53,6 +53,15 @@ impl Scene {
         Self(stage)
     }
 
+    /// Gives the VM a second disk, on the claim `a-data`.
+    fn add_second_disk(&mut self) {
+        self.0.write(Write::Create(CLAIMS, contents::claim("a-data")), "test");
+        let mut volumes = self.vm()["spec"]["template"]["spec"]["volumes"].clone();
+        let second = json!({ "name": "disk-1", "persistentVolumeClaim": { "claimName": "a-data" } });
+        volumes.as_array_mut().expect("a list").push(second);
+        self.patch(json!({ "spec": { "template": { "spec": { "volumes": volumes } } } }));
+    }
+
     fn new(strategy: Strategy) -> Self {
         let mut scene = Self::with(contents::vm("a", strategy), &[]);
         scene.wait(60);

@@ -56,11 +56,7 @@ fn snapshotted(faults: &[Fault]) -> Scene {
 /// The same as Harvester's page makes it, with two claims.
 fn paged(faults: &[Fault]) -> Scene {
     let mut scene = Scene::new(Strategy::Halted);
-    scene.0.write(Write::Create(CLAIMS, contents::claim("a-data")), "test");
-    let mut volumes = scene.vm()["spec"]["template"]["spec"]["volumes"].clone();
-    let second = json!({ "name": "disk-1", "persistentVolumeClaim": { "claimName": "a-data" } });
-    volumes.as_array_mut().expect("a list").push(second);
-    scene.patch(json!({ "spec": { "template": { "spec": { "volumes": volumes } } } }));
+    scene.add_second_disk();
     scene.wait(30);
     scene.set_content("a-disk", "system");
     scene.set_content("a-data", "database");

@@ -295,11 +295,7 @@ fn the_data_of_a_snapshot_goes_with_its_volume_and_nobody_is_told() {
 #[test]
 fn a_volume_can_be_left_out_without_a_word() {
     let mut scene = Scene::new(Strategy::Halted);
-    scene.0.write(Write::Create(CLAIMS, contents::claim("a-data")), "test");
-    let mut volumes = scene.vm()["spec"]["template"]["spec"]["volumes"].clone();
-    let second = json!({ "name": "disk-1", "persistentVolumeClaim": { "claimName": "a-data" } });
-    volumes.as_array_mut().expect("a list").push(second);
-    scene.patch(json!({ "spec": { "template": { "spec": { "volumes": volumes } } } }));
+    scene.add_second_disk();
     scene.0.faults = vec![fault::SNAPSHOT_EXCLUDES_VOLUME];
     scene.wait(10);
     scene.take_snapshot();

@@ -66,6 +66,12 @@ pub(super) fn disks(vm: &Value) -> impl Iterator<Item = Disk<'_>> {
     })
 }
 
+/// What a content says of the volumes of which there are snapshots.
+fn backups(content: &Value) -> impl Iterator<Item = &Value> {
+    let all = items(content, "/spec/volumeBackups").iter();
+    all.filter(|backup| !text(backup, "/volumeSnapshotName").is_empty())
+}
+
 /// The class by which snapshots of a claim are made: that of the profile, else the only one of the driver, else the
 /// default one (domain.md §3.1, SNAP:723-772). None: such claims are left out of snapshots.
 pub(super) fn class_for(view: &dyn View, claim: &Value) -> Result<Option<String>, String> {

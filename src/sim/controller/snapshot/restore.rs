@@ -11,7 +11,6 @@ use crate::sim::controller::snapshot::content_name;
 use crate::sim::controller::snapshot::restored;
 use crate::sim::controller::snapshot::restored::Disk;
 use crate::sim::controller::turn::Turn;
-use crate::sim::controller::vm;
 use crate::sim::fault::CONTROLLERS_FROZEN;
 use crate::sim::kinds::CLAIMS;
 use crate::sim::kinds::DATA_VOLUMES;
@@ -25,6 +24,7 @@ use crate::sim::object::Conditions;
 use crate::sim::object::condition;
 use crate::sim::object::deleting;
 use crate::sim::object::has_finalizer;
+use crate::sim::object::is_final;
 use crate::sim::object::is_true;
 use crate::sim::object::items;
 use crate::sim::object::moment;
@@ -168,7 +168,7 @@ impl Work<'_> {
         let since = moment(self.restore, "/metadata/creationTimestamp").unwrap_or(turn.now());
         match policy {
             "StopTarget" => {
-                if !deleting(&instance) && !vm::is_final(&instance) {
+                if !deleting(&instance) && !is_final(&instance) {
                     self.stop_target(turn);
                 }
                 self.wait(turn, "Automatically stopping the restore target");

@@ -3,6 +3,8 @@
 use serde_json::Value;
 use serde_json::json;
 
+use crate::sim::controller::csi_snapshot;
+use crate::sim::controller::snapshot::backups;
 use crate::sim::object::annotation;
 use crate::sim::object::items;
 use crate::sim::object::name;
@@ -40,9 +42,7 @@ pub(super) struct Disk<'a> {
 pub(super) fn disks<'a>(restore: &'a Value, content: &'a Value) -> Vec<Disk<'a>> {
     let vm = &content["spec"]["source"]["virtualMachine"];
     let in_place = text(restore, "/spec/volumeRestorePolicy") == "InPlace";
-    let backups = items(content, "/spec/volumeBackups").iter();
-    backups
-        .filter(|backup| !text(backup, "/volumeSnapshotName").is_empty())
+    backups(content)
         .map(|backup| {
             let volume = text(backup, "/volumeName");
             let old = &backup["persistentVolumeClaim"];
@@ -82,15 +82,7 @@ impl Disk<'_> {
 
     /// The claim whose volume is made of the snapshot.
     pub(super) fn new_claim(&self, restore: &Value) -> Value {
-        let mut spec = self.old["spec"].clone();
-        if let Some(fields) = spec.as_object_mut() {
-            fields
-                .retain(|field, _| !["volumeName", "dataSource", "dataSourceRef"].contains(&field.as_str()));
-        }
-        let source =
-            json!({ "apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": self.snapshot });
-        spec["dataSource"] = source.clone();
-        spec["dataSourceRef"] = source;
+        let spec = csi_snapshot::claim_spec(&self.old["spec"], self.snapshot);
         let mut annotations = json!({ MADE_BY: name(restore), LAST: uid(restore) });
         if self.template.is_some() {
             annotations[POPULATED_FOR] = self.claim.as_str().into();

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::sim::controller::snapshot::API_VERSION;
 use crate::sim::controller::snapshot::CONTENT_FINALIZER;
+use crate::sim::controller::snapshot::backups;
 use crate::sim::controller::snapshot::claim_of;
 use crate::sim::controller::snapshot::class_for;
 use crate::sim::controller::snapshot::content_name;
@@ -25,8 +26,8 @@ use crate::sim::object::claims;
 use crate::sim::object::condition;
 use crate::sim::object::deleting;
 use crate::sim::object::has_finalizer;
+use crate::sim::object::is_final;
 use crate::sim::object::is_true;
-use crate::sim::object::items;
 use crate::sim::object::moment;
 use crate::sim::object::name;
 use crate::sim::object::namespace;
@@ -177,7 +178,7 @@ impl Work<'_> {
                 return Some(format!("PVC {space}/{claim} is not bound or not populated yet"));
             }
             let uses = |pod: &Value| {
-                let ended = ["Succeeded", "Failed"].contains(&text(pod, "/status/phase"));
+                let ended = is_final(pod);
                 !ended && claims(pod, "/spec/volumes").any(|used| used == claim)
             };
             if let Some(pod) = pods.iter().find(|pod| instance.is_none() && uses(pod)) {
@@ -312,7 +313,7 @@ impl Work<'_> {
         };
         let ready = content["status"]["readyToUse"] == json!(true);
         let (is_ready, why) = if ready { ("True", "Operation complete") } else { ("False", "Not ready") };
-        let backed: Vec<&str> = backed_volumes(content).collect();
+        let backed: Vec<&str> = backups(content).map(|backup| text(backup, "/volumeName")).collect();
         let all: Vec<String> =
             disks(&content["spec"]["source"]["virtualMachine"]).map(|disk| disk.volume.to_owned()).collect();
         let (included, excluded): (Vec<String>, Vec<String>) =
@@ -360,14 +361,6 @@ impl Work<'_> {
             _ => turn.patch(self.key, self.snapshot, without_finalizers(self.snapshot, &[FINALIZER])),
         }
     }
-}
-
-/// The volumes of a content of which there are snapshots.
-fn backed_volumes(content: &Value) -> impl Iterator<Item = &str> {
-    let backups = items(content, "/spec/volumeBackups").iter();
-    backups
-        .filter(|backup| !text(backup, "/volumeSnapshotName").is_empty())
-        .map(|backup| text(backup, "/volumeName"))
 }
 
 /// What a content keeps of the metadata of an object.

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::sim::controller::CLAIM_TEMPLATES;
 use crate::sim::controller::HARVESTER;
+use crate::sim::controller::csi_snapshot;
 use crate::sim::controller::turn::Turn;
 use crate::sim::controller::vmbackup::POLL;
 use crate::sim::kinds::BACKUPS;
@@ -157,19 +158,8 @@ impl Work<'_> {
                 continue;
             }
             all = false;
-            let mut spec = volume["persistentVolumeClaim"]["spec"].clone();
-            if let Some(fields) = spec.as_object_mut() {
-                fields.retain(|field, _| {
-                    !["volumeName", "dataSource", "dataSourceRef"].contains(&field.as_str())
-                });
-            }
-            let source = json!({
-                "apiGroup": "snapshot.storage.k8s.io",
-                "kind": "VolumeSnapshot",
-                "name": text(volume, "/name"),
-            });
-            spec["dataSource"] = source.clone();
-            spec["dataSourceRef"] = source;
+            let old = &volume["persistentVolumeClaim"]["spec"];
+            let spec = csi_snapshot::claim_spec(old, text(volume, "/name"));
             turn.create(
                 CLAIMS,
                 json!({
