@@ -14,6 +14,7 @@ mod knowledge;
 mod language;
 mod layering;
 mod observe;
+mod paths;
 mod plan_writes;
 mod rehearsals;
 mod sim_faults;

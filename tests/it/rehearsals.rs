@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -16,6 +17,7 @@ use windrow::rehearsal::Stage;
 
 use crate::harness::in_parallel;
 use crate::harness::workers;
+use crate::paths::Paths;
 use crate::support::stage;
 
 /// How long a run may take by its own clock; the longest shipped case takes less than an hour.
@@ -139,12 +141,44 @@ struct Job<'a> {
     case: &'a Rehearsal,
 }
 
+/// What the rehearsals of some workflows came to.
+pub(crate) struct Played {
+    pub(crate) library: Arc<Library>,
+    /// What is wrong with them: those that come out differently, and what none of them turns on.
+    pub(crate) faults: Vec<String>,
+    /// What their clusters held and what was written to them.
+    pub(crate) written: Paths,
+    /// All workflows of the library were wanted.
+    pub(crate) whole: bool,
+}
+
+/// The rehearsals of all shipped workflows. `WINDROW_REHEARSE=vm-stop` plays those of one workflow only.
+pub(crate) static PLAYED: LazyLock<Played> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("workflows");
+    let library = Arc::new(Library::load(&[folder]));
+    let only = std::env::var("WINDROW_REHEARSE").ok();
+    play(&library, |name| only.as_deref().is_none_or(|only| only == name))
+});
+
+/// What a case came to.
+struct Take {
+    decided: Decided,
+    mismatch: Option<String>,
+    written: Paths,
+}
+
 impl Job<'_> {
     /// Plays it on a paused clock of its own, and notes what decided.
-    fn play(&self) -> (Decided, Option<String>) {
+    fn play(&self) -> Take {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
-        let run = rehearse(self.library, self.workflow.name.as_str(), self.case);
-        let (view, judgement) = runtime.unwrap().block_on(run);
+        let mut written = Paths::default();
+        let (view, judgement) = runtime.unwrap().block_on(async {
+            let stage = stage(self.library, self.case, SPEED).await;
+            written.note(&stage.cluster);
+            let played = rehearse_on(&stage, self.workflow.name.as_str(), self.case).await;
+            written.note(&stage.cluster);
+            played
+        });
         let mut decided = Decided::default();
         decided.note(&view);
         let unclear = view["warnings"]
@@ -155,13 +189,17 @@ impl Job<'_> {
         let unclear = unclear.map(|warning| warning["failure"]["message"].to_string());
         let mismatches = judgement.mismatches.iter().cloned().chain(unclear).collect::<Vec<_>>().join("; ");
         let wrong = format!("{}: {mismatches} [{}]", self.case.name, view["failure"]["message"]);
-        (decided, Some(wrong).filter(|_| !mismatches.is_empty()))
+        Take { decided, mismatch: Some(wrong).filter(|_| !mismatches.is_empty()), written }
     }
 }
 
-/// What is wrong with the rehearsals of the workflows of a folder: those that come out differently, and what none of
-/// them turns on. As many cases at once as there are processors.
+/// What is wrong with the rehearsals of the workflows of a folder.
 pub(crate) fn faults_of(library: &Arc<Library>, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    play(library, wanted).faults
+}
+
+/// Plays the rehearsals of the workflows of a folder, as many at once as there are processors.
+fn play(library: &Arc<Library>, wanted: impl Fn(&str) -> bool) -> Played {
     let workflows: Vec<_> =
         library.workflows().filter(|workflow| wanted(workflow.name.as_str())).cloned().collect();
     let cases = |workflow| {
@@ -169,25 +207,23 @@ pub(crate) fn faults_of(library: &Arc<Library>, wanted: impl Fn(&str) -> bool) -
         workflow.rehearsals.iter().map(move |case| Job { library, workflow, case })
     };
     let jobs: Vec<Job<'_>> = workflows.iter().flat_map(|workflow| cases(&**workflow)).collect();
-    let mut results = in_parallel(workers(), &jobs, Job::play).into_iter();
-    let mut wrong = vec![];
+    let mut takes = in_parallel(workers(), &jobs, Job::play).into_iter();
+    let (mut faults, mut written) = (vec![], Paths::default());
     for workflow in &workflows {
         let mut decided = Decided::default();
-        for (noted, mismatch) in results.by_ref().take(workflow.rehearsals.len()) {
-            decided.add(noted);
-            wrong.extend(mismatch.map(|mismatch| format!("{}: {mismatch}", workflow.name)));
+        for take in takes.by_ref().take(workflow.rehearsals.len()) {
+            decided.add(take.decided);
+            faults.extend(take.mismatch.map(|mismatch| format!("{}: {mismatch}", workflow.name)));
+            written.add(take.written);
         }
-        wrong.extend(decided.missing(workflow).iter().map(|missing| format!("{}: {missing}", workflow.name)));
+        faults
+            .extend(decided.missing(workflow).iter().map(|missing| format!("{}: {missing}", workflow.name)));
     }
-    wrong
+    let whole = workflows.len() == library.workflows().count();
+    Played { library: library.clone(), faults, written, whole }
 }
 
-/// `WINDROW_REHEARSE=vm-stop` plays those of one workflow only.
 #[test]
 fn every_shipped_workflow_comes_out_as_it_says_and_leaves_nothing_undecided() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("workflows");
-    let library = Arc::new(Library::load(&[folder]));
-    let only = std::env::var("WINDROW_REHEARSE").ok();
-    let wrong = faults_of(&library, |name| only.as_deref().is_none_or(|only| only == name));
-    assert!(wrong.is_empty(), "\n  {}", wrong.join("\n  "));
+    assert!(PLAYED.faults.is_empty(), "\n  {}", PLAYED.faults.join("\n  "));
 }

@@ -116,8 +116,8 @@ fn begin(turn: &mut Turn<'_>, key: &Key, volume: &Value, source: &Source) {
         Source::Import { .. } => {
             (IMPORT_SOURCES, "VolumeImportSource", json!({ "source": volume["spec"]["source"] }))
         }
-        Source::Claim { namespace, name } => {
-            let from = json!({ "kind": "PersistentVolumeClaim", "namespace": namespace, "name": name });
+        Source::Claim { name, .. } => {
+            let from = json!({ "kind": "PersistentVolumeClaim", "name": name });
             (CLONE_SOURCES, "VolumeCloneSource", json!({ "source": from }))
         }
     };
@@ -126,20 +126,22 @@ fn begin(turn: &mut Turn<'_>, key: &Key, volume: &Value, source: &Source) {
     }
     let prefix = if resource == IMPORT_SOURCES { "volume-import-source" } else { "volume-clone-source" };
     let reference = format!("{prefix}-{}", uid(volume));
+    // It knows no namespace but its own, and an owner lives in the same one.
+    let space = source.namespace().unwrap_or(&key.namespace);
+    let owners = if *space == *key.namespace { vec![owned_by(volume)] } else { vec![] };
     turn.create(
         resource,
         json!({
             "apiVersion": cdi::API_VERSION,
             "kind": kind,
-            "metadata": {
-                "name": reference,
-                "namespace": &*key.namespace,
-                "ownerReferences": [owned_by(volume)],
-            },
+            "metadata": { "name": reference, "namespace": space, "ownerReferences": owners },
             "spec": spec,
         }),
     );
     let mut claim = wanted;
+    if let Some(space) = source.namespace() {
+        claim["metadata"]["annotations"][cdi::SOURCE_NAMESPACE] = space.into();
+    }
     claim["spec"]["dataSourceRef"] = json!({ "apiGroup": cdi::GROUP, "kind": kind, "name": reference });
     turn.create(CLAIMS, claim);
     turn.status(key, volume, json!({ "phase": "Pending", "claimName": &*key.name, "progress": "N/A" }));

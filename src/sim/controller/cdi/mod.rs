@@ -29,6 +29,8 @@ const RUNNING_REASON: &str = "cdi.kubevirt.io/storage.condition.running.reason";
 const RUNNING_MESSAGE: &str = "cdi.kubevirt.io/storage.condition.running.message";
 /// Where the data of an import comes from.
 const ENDPOINT: &str = "cdi.kubevirt.io/storage.import.endpoint";
+/// Where the object is that tells what a clone is made of; the claim's reference to it has no room for that.
+const SOURCE_NAMESPACE: &str = "cdi.kubevirt.io/dataSourceNamespace";
 /// The labels of everything that CDI makes (domain.md §2.2).
 const APP: &str = "containerized-data-importer";
 const ROLE: &str = "cdi.kubevirt.io";
@@ -79,6 +81,14 @@ impl Source {
         }
         let kind = ["http", "registry", "blank"].into_iter().find(|kind| source.get(*kind).is_some())?;
         Some(Self::Import { kind, url: text(source, &format!("/{kind}/url")).to_owned() })
+    }
+
+    /// Where the claim is that is cloned.
+    fn namespace(&self) -> Option<&str> {
+        match self {
+            Self::Claim { namespace, .. } => Some(namespace),
+            Self::Import { .. } => None,
+        }
     }
 
     /// What is on the volume once it is filled.

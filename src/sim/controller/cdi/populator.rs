@@ -83,7 +83,13 @@ impl Controller for Populators {
         let bound = text(&target, "/status/phase") == "Bound";
         match (source(&turn, key, &target), context.view.get(&prime_key)) {
             (_, None) if bound => {}
-            (Some(source), Some(prime)) if bound => clear(&mut turn, &prime_key, &prime, &source),
+            (Some(source), Some(prime)) if bound => {
+                clear(&mut turn, &prime_key, &prime, &source);
+                let tells = source_key(key, &target);
+                if tells.namespace != key.namespace {
+                    turn.delete(&tells);
+                }
+            }
             (Some(source), Some(prime)) => fill(&mut turn, key, &target, &prime_key, &prime, &source),
             (Some(source), None) => turn.create(CLAIMS, prime_for(&target, &prime_key, &source)),
             (None, _) => turn.again_after(ASK),
@@ -135,15 +141,26 @@ fn clear(turn: &mut Turn<'_>, prime_key: &Key, prime: &Value, source: &Source) {
     }
 }
 
+/// The object that tells what the claim is to be filled with. That of a clone is where the source is (CDI
+/// pkg/controller/populators/clone-populator.go).
+fn source_key(key: &Key, target: &Value) -> Key {
+    let reference = &target["spec"]["dataSourceRef"];
+    match text(reference, "/kind") {
+        "VolumeCloneSource" => {
+            let space = annotation(target, cdi::SOURCE_NAMESPACE).unwrap_or(&key.namespace);
+            Key::new(CLONE_SOURCES, space, text(reference, "/name"))
+        }
+        _ => Key::new(IMPORT_SOURCES, &key.namespace, text(reference, "/name")),
+    }
+}
+
 /// What the claim is to be filled with.
 fn source(turn: &Turn<'_>, key: &Key, target: &Value) -> Option<Source> {
-    let reference = &target["spec"]["dataSourceRef"];
-    let clones = text(reference, "/kind") == "VolumeCloneSource";
-    let resource = if clones { CLONE_SOURCES } else { IMPORT_SOURCES };
-    let object = turn.context.view.get(&Key::new(resource, &key.namespace, text(reference, "/name")))?;
+    let told = source_key(key, target);
+    let object = turn.context.view.get(&told)?;
     let source = &object["spec"]["source"];
-    if clones {
-        Source::of(&json!({ "pvc": source }), &key.namespace)
+    if told.resource == CLONE_SOURCES {
+        Source::of(&json!({ "pvc": source }), &told.namespace)
     } else {
         Source::of(source, &key.namespace)
     }
