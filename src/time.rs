@@ -178,6 +178,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_clock_reads_the_wall_once_and_then_follows_the_monotonic_clock() {
+        let before = wall_now();
+        let clock = SystemClock::new();
+        let begun = clock.now();
+        assert!((before..=wall_now()).contains(&begun));
+        // The wall clock does not go along: to this process it is set back by two hours.
+        let two_hours = Duration::from_hours(2);
+        tokio::time::advance(two_hours).await;
+        assert!(wall_now().since(before) < two_hours);
+        assert_eq!(clock.now(), begun + two_hours);
+        // Set forward or back before it starts, it begins there.
+        for wall in [begun + two_hours, begun - two_hours] {
+            let clock = SystemClock::starting_at(wall, 1.0);
+            tokio::time::advance(two_hours).await;
+            assert_eq!(clock.now(), wall + two_hours);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn sleeping_ends_when_the_moment_is_reached() {
         let clock = SystemClock::starting_at(Timestamp(1_000), 60.0);
         let due = clock.after(Duration::from_mins(1));

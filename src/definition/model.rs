@@ -109,6 +109,9 @@ impl Workflow {
 /// The workflow, and the step, that runs before a destructive one.
 pub const GATE: &str = "platform-gate";
 
+/// How deep workflows may call each other (E9): as deep as a person can still follow.
+pub const CHILD_DEPTH_MAX: u8 = 8;
+
 /// What a caller gives to a workflow.
 #[derive(Debug, Clone)]
 pub struct Input {

@@ -54,7 +54,7 @@ pub enum LockError {
     /// Two trees would wait for each other for ever.
     #[error("run {run} and run {other} would wait for each other: {other} waits for a lock of {run}")]
     Cycle {
-        /// The run that asked.
+        /// The root of the tree that asked.
         run: RunId,
         /// The root of the tree that waits for it already.
         other: RunId,
@@ -115,7 +115,7 @@ impl LockTable {
         self.queue.push_back(request);
         if let Some(other) = self.cycle(owner) {
             self.queue.pop_back();
-            return Err(LockError::Cycle { run, other });
+            return Err(LockError::Cycle { run: owner, other });
         }
         Ok(Grant::Queued)
     }
@@ -295,7 +295,7 @@ mod tests {
         ask(&mut table, 2, "b");
         assert_eq!(table.request(run(11), run(1), &keys("b"), false), Ok(Grant::Queued));
         let refused = table.request(run(12), run(2), &keys("a"), false);
-        assert_eq!(refused, Err(LockError::Cycle { run: run(12), other: run(1) }));
+        assert_eq!(refused, Err(LockError::Cycle { run: run(2), other: run(1) }));
         assert_eq!(table.release(run(2)), [run(11)]);
     }
 

@@ -10,6 +10,7 @@ use sha2::Sha256;
 use crate::action::request::Request;
 use crate::action::secret::reference_of;
 use crate::definition::model::ActionKind;
+use crate::definition::model::CHILD_DEPTH_MAX;
 use crate::definition::model::InputKind;
 use crate::definition::model::Outcome;
 use crate::engine::Command;
@@ -45,9 +46,6 @@ use crate::runner::run_task::RunTask;
 use crate::runner::start::Start;
 use crate::runner::tasks::Reporter;
 use crate::runner::tasks::Task;
-
-/// Children of children: as deep as a person can still follow.
-pub(super) const DEPTH_MAX: u8 = 8;
 
 impl RunTask {
     /// Starts the child of an attempt, or finds it, and waits for its end.
@@ -141,10 +139,10 @@ impl RunTask {
 
     fn child(&self, unit: &UnitId, attempt: u32, args: &Value) -> Result<Start, Failure> {
         let trigger = self.trigger(unit);
-        if matches!(trigger, Trigger::Parent { depth, .. } if depth > DEPTH_MAX) {
+        if matches!(trigger, Trigger::Parent { depth, .. } if depth > CHILD_DEPTH_MAX) {
             return Err(Failure::permanent(
                 codes::TOO_DEEP,
-                format!("workflows call each other more than {DEPTH_MAX} deep"),
+                format!("workflows call each other more than {CHILD_DEPTH_MAX} deep"),
             ));
         }
         let name = args["name"].as_str().unwrap_or_default();

@@ -192,6 +192,28 @@ async fn a_wall_clock_that_was_set_back_moves_no_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wall_clock_that_was_set_forward_makes_a_deadline_due_and_one_look_decides() {
+    for (signalled, state) in [(true, "Succeeded"), (false, "Failed")] {
+        let world = World::new().await;
+        let before = world.process(START);
+        let run = before.start().await;
+        before.clock.sleep(MINUTE).await;
+        before.end().await;
+        if signalled {
+            world.give_the_signal().await;
+        }
+        let jumped = START + MINUTE + Duration::from_hours(2);
+        let after = world.process(jumped);
+        let view = after.reach(run, state).await;
+        assert!((jumped..jumped + SOON).contains(&finished_at(&view)), "{view:#}");
+        after.end().await;
+        // Set right again, it does not take back what is recorded: nothing happens before what it follows.
+        let put_right = world.process(START + 2 * MINUTE);
+        assert!(put_right.clock.now() >= finished_at(&view), "{view:#}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_api_that_is_away_at_the_deadline_is_a_question_and_no_failure() {
     let world = World::new().await;
     let process = world.process(START);

@@ -20,6 +20,7 @@ use windrow::journal::store::Append;
 use windrow::journal::store::Summary;
 use windrow::plan::WorkflowDigest;
 use windrow::runner::Host;
+use windrow::runner::Start;
 use windrow::runner::host::Parts;
 use windrow::service::Handle;
 use windrow::service::operation::Operation;
@@ -27,6 +28,8 @@ use windrow::service::operation::Reply;
 use windrow::service::operation::Verb;
 use windrow::time::SystemClock;
 use windrow::time::Timestamp;
+
+use super::support::chain;
 
 const WORKFLOW: &str = r#"
 schema = 1
@@ -176,4 +179,41 @@ async fn a_run_whose_definition_is_refused_by_this_version_is_held_and_the_other
     say(Verb::Terminate { reason: "start again".to_owned() }).await.unwrap();
     let Reply::Run { view } = handle.call(show, by.clone()).await.unwrap() else { panic!("no view") };
     assert_eq!(view["state"], "Cancelled", "{view:#}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_would_be_the_ninth_below_its_root_is_not_started() {
+    // No such plan comes from the library, which refuses it.
+    let texts = chain(8);
+    let library = Library::from_texts(texts.iter().map(|(name, text)| (name.as_str(), text.as_str())));
+    let plan = windrow::plan::from_library(&library, &"w0".parse().unwrap()).unwrap();
+    let mut definition = plan.normalised().as_ref().clone();
+    let workflows = &mut definition["workflows"];
+    workflows["w9"] = workflows["w8"].clone();
+    workflows["w9"]["tree"]["name"] = json!("w9");
+    workflows["w8"]["tree"]["steps"]["go"] = json!({ "uses": "workflow", "name": "w9" });
+    let store = Arc::new(MemoryStore::new());
+    let (host, _) = service(store.clone());
+    let start = |plan| Start {
+        plan,
+        inputs: json!({}),
+        trigger: Trigger::Manual,
+        by: Actor { name: "a".into() },
+        key: None,
+        inherited: None,
+        id: None,
+    };
+    let deepest = host.start(start(plan)).await.unwrap();
+    assert_eq!(host.end_of(deepest).await.unwrap(), RunStatus::Succeeded);
+    assert_eq!(store.runs(None, 100).unwrap().len(), 9);
+
+    let deeper = host.start(start(windrow::plan::unvalidated(&definition).unwrap())).await.unwrap();
+    // There was nothing to undo in any of them.
+    assert_eq!(host.end_of(deeper).await.unwrap(), RunStatus::RolledBack);
+    assert_eq!(store.runs(None, 100).unwrap().len(), 18, "nine more, and no tenth");
+    let last =
+        store.runs(None, 100).unwrap().into_iter().find(|line| line.workflow.as_str() == "w8").unwrap();
+    let (_, state) = host.load(last.run).unwrap();
+    let failure = state.finished.and_then(|(_, finished)| finished.failure).unwrap();
+    assert_eq!(failure.code, "too-deep", "{failure:?}");
 }

@@ -10,6 +10,8 @@ use windrow::definition::codes;
 use windrow::definition::schema::workflow_schema;
 use windrow::plan;
 
+use super::support::chain;
+
 /// Relative, so that no path of a machine stands in an expected text.
 const FIXTURES: &str = "tests/fixtures";
 
@@ -135,6 +137,23 @@ fn ten_thousand_steps_validate() {
     let too_large = format!("{text}[steps.more]\nuses = \"sleep\"\nduration = \"1s\"\n");
     let library = Library::from_texts([("large.toml", too_large.as_str())]);
     assert_eq!(library.diagnostics()[0].code, &codes::TOO_MANY);
+}
+
+#[test]
+fn workflows_call_each_other_at_most_eight_deep() {
+    let library = |calls| {
+        let texts = chain(calls);
+        Library::from_texts(texts.iter().map(|(name, text)| (name.as_str(), text.as_str())))
+    };
+    assert_eq!(rendered(&library(8)), "");
+    let too_deep = library(9);
+    let of_its_own: Vec<_> =
+        too_deep.diagnostics().iter().filter(|found| found.code == &codes::CHILD_DEPTH).collect();
+    assert_eq!(of_its_own.len(), 1, "{}", rendered(&too_deep));
+    let path = "w0 → w1 → w2 → w3 → w4 → w5 → w6 → w7 → w8 → w9";
+    assert_eq!(of_its_own[0].message, format!("workflows call each other more than 8 deep: {path}"));
+    let usable: Vec<_> = too_deep.workflows().map(|workflow| workflow.name.as_str()).collect();
+    assert!(!usable.contains(&"w0") && usable.contains(&"w1"), "{usable:?}");
 }
 
 #[test]

@@ -222,7 +222,10 @@ impl Processes {
         let start = err.trim_end().char_indices().rev().nth(EXCERPT_CHARS_MAX).map_or(0, |(index, _)| index);
         let said = err[start..].trim();
         if late {
-            let message = format!("not ended within {} s and therefore killed: {said}", limit.as_secs());
+            let message = format!(
+                "not ended within {} s and therefore killed: {said}",
+                limit.as_millis().div_ceil(1000)
+            );
             return Err(Failure::unknown(codes::TIMEOUT, message));
         }
         let code = place.status().ok_or_else(lost)?;

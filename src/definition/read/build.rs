@@ -46,8 +46,8 @@ pub(super) struct Builder<'r> {
     pub(super) sites: Vec<Site>,
     /// Whose expressions are read.
     pub(super) owner: Owner,
-    /// The targets of `[objects]`.
-    pub(super) objects: BTreeMap<String, Target>,
+    /// The targets of `[objects]`, with their expressions; none for one that could not be read, which was reported.
+    objects: BTreeMap<String, Option<(Target, Vec<Site>)>>,
 }
 
 impl<'r> Builder<'r> {
@@ -59,12 +59,11 @@ impl<'r> Builder<'r> {
         let name = self.name(root, "name")?;
         let mut objects = BTreeMap::new();
         for entry in root.get("objects").map_or(&[][..], Node::entries) {
-            if let Some(target) = self.target_table(&entry.node, Phase::Target) {
-                objects.insert(entry.key.clone(), target);
-            }
+            let before = self.sites.len();
+            let target = self.target_table(&entry.node, Phase::Named);
+            let object = target.map(|target| (target, self.sites[before..].to_vec()));
+            objects.insert(entry.key.clone(), object);
         }
-        // A named target is checked where it is used: what it may name depends on that.
-        self.sites.clear();
         self.objects = objects;
         let lets = self.exprs(root, "let", Phase::Let);
         let (steps, step_nodes) = self.steps(root, "steps", Owner::Step);
@@ -78,7 +77,10 @@ impl<'r> Builder<'r> {
             description: bilingual(root, "description"),
             source: text(root, "source").map(str::to_owned),
             inputs: self.inputs(root),
-            objects: std::mem::take(&mut self.objects),
+            objects: std::mem::take(&mut self.objects)
+                .into_iter()
+                .filter_map(|(name, object)| Some((name, object?.0)))
+                .collect(),
             lets,
             locks: list(root, "lock")
                 .iter()
@@ -192,24 +194,21 @@ impl<'r> Builder<'r> {
     /// A target: a name from `[objects]`, or a table.
     pub(super) fn target(&mut self, node: &Node, phase: Phase) -> Option<Target> {
         let Kind::Text(name) = &node.kind else { return self.target_table(node, phase) };
-        let Some(target) = self.objects.get(&name.value).cloned() else {
+        let Some(object) = self.objects.get(&name.value) else {
             let hint = did_you_mean(&name.value, self.objects.keys().map(String::as_str));
             let message = format!("there is no `{}` in [objects]", name.value);
             self.report.error_with(&codes::UNKNOWN_OBJECT, &node.place, message, hint);
             return None;
         };
-        for template in target.templates() {
-            let origin = Origin { place: node.place.clone(), start: None };
-            template.each_expr(&mut |expr| {
-                self.sites.push(Site {
-                    expr: expr.clone(),
-                    origin: origin.clone(),
-                    owner: self.owner,
-                    phase,
-                });
-            });
-        }
-        Some(target)
+        let (target, sites) = object.as_ref()?;
+        // What it may name depends on where it is used.
+        self.sites.extend(sites.iter().map(|site| Site {
+            owner: self.owner,
+            phase,
+            used_at: Some(node.place.clone()),
+            ..site.clone()
+        }));
+        Some(target.clone())
     }
 
     pub(super) fn target_table(&mut self, node: &Node, phase: Phase) -> Option<Target> {
@@ -308,7 +307,7 @@ impl<'r> Builder<'r> {
         match Expr::compile_all(&text.value) {
             Ok(expr) => {
                 let origin = Origin { place: node.place.clone(), start: text.start };
-                self.sites.push(Site { expr: expr.clone(), origin, owner: self.owner, phase });
+                self.site(&expr, origin, phase);
                 Some(expr)
             }
             Err(errors) => {
@@ -322,6 +321,10 @@ impl<'r> Builder<'r> {
                 None
             }
         }
+    }
+
+    fn site(&mut self, expr: &Expr, origin: Origin, phase: Phase) {
+        self.sites.push(Site { expr: expr.clone(), origin, owner: self.owner, phase, used_at: None });
     }
 
     fn bad_expr(&mut self, node: &Node, text: &Text, error: &ExprError, hint: Option<String>) {
@@ -366,7 +369,7 @@ impl<'r> Builder<'r> {
     fn text_template(&mut self, node: &Node, text: &Text, phase: Phase) -> Option<Template> {
         let parsed = Template::parse_text_with(&text.value, &mut |expr, at| {
             let origin = Origin { place: node.place.clone(), start: text.start.map(|start| start + at) };
-            self.sites.push(Site { expr: expr.clone(), origin, owner: self.owner, phase });
+            self.site(expr, origin, phase);
         });
         let (template, errors) = parsed;
         for found in &errors {

@@ -12,6 +12,8 @@ pub(in crate::definition) struct Site {
     pub(in crate::definition) origin: Origin,
     pub(in crate::definition) owner: Owner,
     pub(in crate::definition) phase: Phase,
+    /// Where a target of `[objects]` is used, if the expression is part of one: its text stands at `origin` all the same.
+    pub(in crate::definition) used_at: Option<Place>,
 }
 
 /// Where the text of an expression stands.
@@ -51,6 +53,8 @@ pub(in crate::definition) enum Phase {
     Start,
     /// Where it is used.
     Let,
+    /// The same, of a target of `[objects]`.
+    Named,
     When,
     ForEach,
     ItemKey,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use crate::definition::codes;
+use crate::definition::model::CHILD_DEPTH_MAX;
 use crate::definition::model::GATE;
 use crate::definition::model::Workflow;
 use crate::definition::node::Node;
@@ -17,8 +18,7 @@ use crate::definition::validate::parts;
 use crate::definition::validate::place;
 use crate::id::WorkflowName;
 
-/// How deep workflows may call each other (E9).
-const DEPTH_MAX: usize = 8;
+const DEPTH_MAX: usize = CHILD_DEPTH_MAX as usize;
 
 /// A step that calls a workflow.
 struct Call<'d> {
@@ -45,8 +45,7 @@ pub(super) fn check(report: &mut Report, drafts: &[Draft<'_>]) -> Vec<bool> {
         verdicts(report, draft, |child| known.get(child).map(|i| &drafts[*i].workflow));
     }
     for (i, draft) in drafts.iter().enumerate() {
-        let mut path = vec![&draft.workflow.name];
-        too_deep(report, &calls, &known, i, &mut path, &mut BTreeSet::new());
+        too_deep(report, &calls, &known, &draft.workflow.name, i, &mut vec![], &mut BTreeSet::new());
     }
     usable(report, drafts, &calls, &known)
 }
@@ -110,28 +109,36 @@ fn inputs(report: &mut Report, call: &Call<'_>, child: &Workflow) {
     }
 }
 
-/// Follows the calls from workflow `i`, which is the last of `path`; each workflow below it once.
+/// Follows the calls from workflow `i`, which `path` leads to from `root`; each workflow below it once. Who is too deep
+/// below `root` may be called by others, so that this is a mistake of `root` alone.
 fn too_deep<'d>(
     report: &mut Report,
-    calls: &'d [Vec<Call<'_>>],
+    calls: &'d [Vec<Call<'d>>],
     known: &BTreeMap<&WorkflowName, usize>,
+    root: &WorkflowName,
     i: usize,
-    path: &mut Vec<&'d WorkflowName>,
+    path: &mut Vec<&'d Call<'d>>,
     seen: &mut BTreeSet<(usize, usize)>,
 ) {
     // Calls below are reported where their own workflow is the first of a path.
     let mut reported = BTreeSet::new();
     for call in &calls[i] {
         let Some(child) = known.get(&call.child) else { continue };
-        let circle = path.first().is_some_and(|first| **first == call.child);
-        if (circle || path.len() > DEPTH_MAX) && path.len() <= DEPTH_MAX + 1 && reported.insert(&call.child) {
-            let names: Vec<_> = path.iter().map(|name| name.as_str()).chain([call.child.as_str()]).collect();
+        let circle = call.child == *root;
+        if circle || path.len() >= DEPTH_MAX {
+            if !reported.insert(&call.child) {
+                continue;
+            }
+            let called = path.iter().chain([&call]).map(|call| call.child.as_str());
+            let names: Vec<_> = [root.as_str()].into_iter().chain(called).collect();
             let how = if circle { "in a circle".to_owned() } else { format!("more than {DEPTH_MAX} deep") };
             let message = format!("workflows call each other {how}: {}", names.join(" → "));
-            report.error(&codes::CHILD_DEPTH, call.place, message);
-        } else if !path.iter().any(|name| **name == call.child) && seen.insert((*child, path.len())) {
-            path.push(&call.child);
-            too_deep(report, calls, known, *child, path, seen);
+            let place = path.first().filter(|_| !circle).map_or(call.place, |first| first.place);
+            report.error(&codes::CHILD_DEPTH, place, message);
+        } else if path.iter().all(|earlier| earlier.child != call.child) && seen.insert((*child, path.len()))
+        {
+            path.push(call);
+            too_deep(report, calls, known, root, *child, path, seen);
             path.pop();
         }
     }

@@ -7,6 +7,7 @@ use crate::definition::codes;
 use crate::definition::codes::Code;
 use crate::definition::diagnostic::Diagnostic;
 use crate::definition::expr::Member;
+use crate::definition::expr::Use;
 use crate::definition::graph::Graph;
 use crate::definition::model::ActionKind;
 use crate::definition::model::Step;
@@ -37,7 +38,7 @@ pub(super) fn check(report: &mut Report, draft: &Draft<'_>, graphs: &Graphs) {
     for site in &draft.sites {
         checker.site(site, &mut found);
     }
-    // A named target is read at several places, and a message may repeat an expression: once is enough.
+    // A message may repeat an expression: once is enough.
     let mut seen = BTreeSet::new();
     for diagnostic in found {
         let place = diagnostic.place.as_ref().map(|place| (place.file, place.range.start, place.range.end));
@@ -84,34 +85,44 @@ impl<'d> Checker<'d> {
     }
 
     fn site(&self, site: &Site, report: &mut Vec<Diagnostic>) {
-        if site.phase == Phase::Let {
-            for used in site.expr.uses().iter().filter(|used| !self.anywhere.contains(used.name.as_str())) {
-                report.push(self.unknown(
-                    &used.name,
-                    &site.origin.part(used.at.clone()),
-                    self.anywhere.iter().copied(),
-                ));
-            }
+        if matches!(site.phase, Phase::Let | Phase::Named) {
+            report.extend(site.expr.uses().iter().filter_map(|used| self.anywhere_wrong(site, used)));
             return;
         }
         let available = Available::of(self.workflow, site.owner, site.phase);
         let expanded = available.expanded(&site.expr);
         for found in &expanded {
-            let place = site.origin.part(found.outer.at.clone());
-            if available.names.contains(found.used.name.as_str()) {
-                report.extend(self.member(site, found, &expanded).map(|(code, message, hint)| {
-                    Diagnostic::error(code, &place, via(found, message)).hint(hint)
-                }));
+            // What is wrong wherever it is used is reported where it stands.
+            let is_said = site.used_at.is_some() && found.via.is_none();
+            let mistake = if available.names.contains(found.used.name.as_str()) {
+                let lasting = self.member(found.used);
+                if lasting.is_some() && is_said {
+                    continue;
+                }
+                lasting.or_else(|| self.member_here(site, found, &expanded))
             } else if self.anywhere.contains(found.used.name.as_str()) {
                 let message = format!("`{}` is not available here", found.used.name);
-                let hint = not_here(&found.used.name).map(str::to_owned);
-                report.push(Diagnostic::error(&codes::NOT_HERE, &place, via(found, message)).hint(hint));
-            } else if found.via.is_none() {
-                // One in a `let` is reported there.
-                let names = available.names.iter().copied().chain(available.let_names());
-                report.push(self.unknown(&found.used.name, &place, names));
-            }
+                Some((&codes::NOT_HERE, message, not_here(&found.used.name).map(str::to_owned)))
+            } else {
+                if found.via.is_none() && !is_said {
+                    let names = available.names.iter().copied().chain(available.let_names());
+                    let place = site.origin.part(found.outer.at.clone());
+                    report.push(self.unknown(&found.used.name, &place, names));
+                }
+                None
+            };
+            report.extend(mistake.map(|mistake| diagnostic(site, found, mistake)));
         }
+    }
+
+    /// What is wrong with a variable of a `let` or an object, whoever uses that. Members of a `let` are looked at there.
+    fn anywhere_wrong(&self, site: &Site, used: &Use) -> Option<Diagnostic> {
+        let place = site.origin.part(used.at.clone());
+        if !self.anywhere.contains(used.name.as_str()) {
+            return Some(self.unknown(&used.name, &place, self.anywhere.iter().copied()));
+        }
+        let (code, message, hint) = self.member(used).filter(|_| site.phase == Phase::Named)?;
+        Some(Diagnostic::error(code, &place, message).hint(hint))
     }
 
     fn unknown<'n>(&self, name: &str, place: &Place, names: impl Iterator<Item = &'n str>) -> Diagnostic {
@@ -125,13 +136,22 @@ impl<'d> Checker<'d> {
         Diagnostic::error(&codes::UNKNOWN_VARIABLE, place, format!("unknown variable `{name}`")).hint(hint)
     }
 
-    /// What is wrong with the path behind a variable.
-    fn member(&self, site: &Site, found: &Found<'_>, all: &[Found<'_>]) -> Option<Mistake> {
-        let first = found.used.path.first()?;
-        match found.used.name.as_str() {
+    /// What is wrong with the path behind a variable, wherever it stands.
+    fn member(&self, used: &Use) -> Option<Mistake> {
+        let first = used.path.first()?;
+        match used.name.as_str() {
             "inputs" => unknown_member(first, self.workflow.inputs.keys(), &codes::UNKNOWN_INPUT, "input"),
             "run" => unknown_member(first, RUN, &codes::UNKNOWN_MEMBER, "member of a run called"),
-            "steps" => self.step_member(site, found, all),
+            "steps" => self.step_member(&used.path),
+            _ => None,
+        }
+    }
+
+    /// What is wrong with it here.
+    fn member_here(&self, site: &Site, found: &Found<'_>, all: &[Found<'_>]) -> Option<Mistake> {
+        let first = found.used.path.first()?;
+        match found.used.name.as_str() {
+            "steps" => self.too_early(site, found, all),
             "captured" => {
                 let (step, forward) = self.owner(site.owner)?;
                 let names =
@@ -164,8 +184,7 @@ impl<'d> Checker<'d> {
         }
     }
 
-    fn step_member(&self, site: &Site, found: &Found<'_>, all: &[Found<'_>]) -> Option<Mistake> {
-        let path = &found.used.path;
+    fn step_member(&self, path: &[Member]) -> Option<Mistake> {
         let name = path.first()?.name.as_str();
         let Some(step) = self.by_name.get(name).copied() else {
             let names = self.by_name.keys().copied();
@@ -182,6 +201,25 @@ impl<'d> Checker<'d> {
             let hint = hint.unwrap_or_else(|| format!("a step has {}", MEMBERS.join(", ")));
             return Some((&codes::UNKNOWN_MEMBER, format!("a step has no `{member}`"), Some(hint)));
         }
+        let output = path.get(2).filter(|_| member == Some("outputs"))?;
+        if step.for_each.is_some() {
+            let hint = format!("write `steps[\"{name}\"].items[KEY].outputs`");
+            let message = format!("`{name}` has a `for_each`: its outputs are those of its items");
+            return Some((&codes::UNKNOWN_MEMBER, message, Some(hint)));
+        }
+        if !step.outputs.contains_key(&output.name) {
+            let hint = did_you_mean(&output.name, step.outputs.keys().map(String::as_str));
+            return Some((&codes::UNKNOWN_MEMBER, format!("`{name}` has no output `{}`", output.name), hint));
+        }
+        None
+    }
+
+    /// A step that may not have run here.
+    fn too_early(&self, site: &Site, found: &Found<'_>, all: &[Found<'_>]) -> Option<Mistake> {
+        let path = &found.used.path;
+        let name = path.first()?.name.as_str();
+        let step = self.by_name.get(name).copied()?;
+        let member = path.get(1).map(|member| member.name.as_str());
         let ordered = self.is_before(step, site.owner);
         let state_in_undo = member == Some("state") && matches!(site.owner, Owner::Undo(..));
         if !ordered && !state_in_undo {
@@ -193,16 +231,7 @@ impl<'d> Checker<'d> {
                 hint,
             ));
         }
-        let output = path.get(2).filter(|_| member == Some("outputs"))?;
-        if step.for_each.is_some() {
-            let hint = format!("write `steps[\"{name}\"].items[KEY].outputs`");
-            let message = format!("`{name}` has a `for_each`: its outputs are those of its items");
-            return Some((&codes::UNKNOWN_MEMBER, message, Some(hint)));
-        }
-        if !step.outputs.contains_key(&output.name) {
-            let hint = did_you_mean(&output.name, step.outputs.keys().map(String::as_str));
-            return Some((&codes::UNKNOWN_MEMBER, format!("`{name}` has no output `{}`", output.name), hint));
-        }
+        path.get(2).filter(|_| member == Some("outputs"))?;
         self.unguarded(site, found, all, step)
     }
 
@@ -254,6 +283,17 @@ impl<'d> Checker<'d> {
         let message = format!("`{}` may be skipped or fail, and then has no output `{output}`", step.name);
         Some((&codes::MAYBE_SKIPPED, message, Some(format!("write `.outputs.?{output}.orValue(…)`"))))
     }
+}
+
+/// A mistake at its place; that of an object, where it is used.
+fn diagnostic(site: &Site, found: &Found<'_>, (code, message, hint): Mistake) -> Diagnostic {
+    let place = site.origin.part(found.outer.at.clone());
+    let message = via(found, message);
+    let diagnostic = match &site.used_at {
+        None => Diagnostic::error(code, &place, message),
+        Some(used_at) => Diagnostic::error(code, used_at, message).related(&place, "this is named here"),
+    };
+    diagnostic.hint(hint)
 }
 
 type Mistake = (&'static Code, String, Option<String>);

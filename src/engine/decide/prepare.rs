@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::definition::model::ActionKind;
 use crate::engine::Event;
 use crate::engine::ask::AskReason;
 use crate::engine::ask::Choice;
@@ -185,14 +186,18 @@ fn start(case: Case<'_>, part: Part<'_>, unit: &UnitId, ready: Ready) -> Vec<Eve
         return vec![case.fail(part, unit, Failure::permanent(codes::TOO_MANY_ATTEMPTS, text))];
     }
     let known = state.is_some_and(|state| state.facts.is_some());
+    let step_deadline = step_deadline(case, state, ready.step_timeout);
+    // An action that may take longer than its step has left ends with the step. A child has limits of its own.
+    let own = case.now + ready.attempt_timeout;
+    let limit = step_deadline.filter(|_| part.step.action.uses != ActionKind::Workflow);
     let started = Event::AttemptStarted {
         unit: unit.clone(),
         attempt: number,
         facts: (!known).then(|| ready.facts.unwrap_or_default()),
         object: ready.object,
         request: ready.request,
-        deadline: case.now + ready.attempt_timeout,
-        step_deadline: step_deadline(case, state, ready.step_timeout),
+        deadline: limit.map_or(own, |limit| limit.min(own)),
+        step_deadline,
         retry: (part.attempts() > 1).then(|| RetryDelays::new(ready.retry_delays.0, ready.retry_delays.1)),
     };
     let finished = |end| attempt::finished(case, unit.clone(), number, end);

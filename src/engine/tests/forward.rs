@@ -6,6 +6,7 @@ use expect_test::Expect;
 use expect_test::expect;
 
 use crate::engine::Command;
+use crate::engine::Event;
 use crate::engine::Rejection;
 use crate::engine::ask::Choice;
 use crate::engine::command::Arming;
@@ -601,6 +602,22 @@ fn a_step_timeout_covers_all_attempts() {
         finished Failed, left []
     "#]],
     );
+}
+
+#[test]
+fn an_action_has_no_longer_than_its_step() {
+    let of_first_attempt = |reply: Reply| {
+        let mut run = Driver::new(&step("a", &[], ""));
+        run.on("prepare a", &[reply]).on("act a", &[Reply::Silence]).settle();
+        let begun = run.now;
+        let started = run.journal.iter().find_map(|(_, _, event)| match event {
+            Event::AttemptStarted { deadline, .. } => Some(*deadline),
+            _ => None,
+        });
+        started.expect("it was started").since(begun)
+    };
+    assert_eq!(of_first_attempt(Reply::StepTimeout(Duration::from_secs(25))), Duration::from_secs(25));
+    assert_eq!(of_first_attempt(Reply::StepTimeout(Duration::from_mins(5))), Duration::from_secs(30));
 }
 
 #[test]

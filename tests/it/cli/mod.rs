@@ -21,3 +21,4 @@ mod sim;
 mod site;
 mod surface;
 mod terminal;
+mod wall_clock;

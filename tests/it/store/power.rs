@@ -8,10 +8,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::BufRead;
 use std::io::BufReader;
-use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
-use std::process::Command;
 
 use windrow::journal::SledStore;
 
@@ -21,6 +19,7 @@ use super::support::Rng;
 use super::support::events;
 use super::support::fast_dir;
 use super::support::run;
+use crate::support::preloaded;
 
 /// How often the power fails.
 const TRIALS: usize = 200;
@@ -145,24 +144,6 @@ fn parse(mut log: &[u8]) -> Vec<Op> {
     ops
 }
 
-/// Builds the shim; none if there is no C compiler.
-fn build_shim(dir: &Path) -> Option<PathBuf> {
-    let (source, shim) = (dir.join("shim.c"), dir.join("shim.so"));
-    fs::write(&source, include_str!("power_loss.c")).unwrap();
-    let built = Command::new("gcc").args(["-shared", "-fPIC", "-O1", "-o"]).args([&shim, &source]).output();
-    match built {
-        Ok(done) => {
-            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-            Some(shim)
-        }
-        Err(e) => {
-            let mut loud = std::io::stderr();
-            writeln!(loud, "NOT TESTED: a power failure, because gcc does not run here: {e}").unwrap();
-            None
-        }
-    }
-}
-
 /// Lets a child append until it has said `lines` lines. Gives everything that was ever done to the store.
 fn record(work: &Path, shim: &Path, lines: usize) -> Vec<Op> {
     let (store, log) = (work.join("store"), work.join("log"));
@@ -181,7 +162,8 @@ fn no_acknowledged_event_is_lost_to_a_power_failure() {
     let seed = u64::from(std::process::id());
     let mut rng = Rng::new(seed);
     let work = fast_dir();
-    let Some(shim) = build_shim(work.path()) else { return };
+    let shim = preloaded(work.path(), include_str!("power_loss.c"), "a power failure");
+    let Some(shim) = shim else { return };
     // Two lives of one store: the second begins with the recovery of the first.
     let first = record(work.path(), &shim, 150).len();
     let ops = record(work.path(), &shim, 150);
