@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::io::BufReader;
+use std::path::Path;
 use std::process::Command;
 use std::process::Output;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::LazyLock;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
@@ -23,10 +25,36 @@ use super::harness::SURVEY;
 use super::harness::Scene;
 use super::harness::Spot;
 use super::harness::in_parallel;
+use super::support::seed;
 
 /// The pace of the cluster: a shutdown of eight seconds takes less than half of one. Faster, a busy machine would keep
 /// the nodes from renewing their leases in time.
 const SPEED: f64 = 20.0;
+
+/// Commands that one run takes at most: it is begun, approved, resumed.
+const COMMANDS_MAX: usize = 4;
+
+/// The shipped workflows, with approvals that the requester may give: there is no second user here. What is watched for a
+/// minute is watched for as much shorter as the cluster is faster.
+static APPROVED_BY_ANYBODY: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
+    let (from, to) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("workflows"), tempfile::tempdir().unwrap());
+    let changes = [
+        ("uses = \"approval\"", "uses = \"approval\"\nself_approve = true"),
+        ("stable_for = \"1m\"", "stable_for = \"3s\""),
+    ];
+    for folder in ["", "fixtures", "knowledge", "manifests"] {
+        std::fs::create_dir_all(to.path().join(folder)).unwrap();
+        for entry in std::fs::read_dir(from.join(folder)).unwrap() {
+            let file = entry.unwrap().path();
+            if file.is_file() {
+                let text = std::fs::read_to_string(&file).unwrap();
+                let text = changes.iter().fold(text, |text, (was, is)| text.replace(was, is));
+                std::fs::write(to.path().join(folder).join(file.file_name().unwrap()), text).unwrap();
+            }
+        }
+    }
+    to
+});
 
 /// The cluster of a rehearsal behind a port, and a state directory.
 struct Bench<'a> {
@@ -68,6 +96,9 @@ impl<'a> Bench<'a> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_windrow"));
         command.current_dir(self.dir.path()).env_remove(VARIABLE).env("NO_COLOR", "1").env("LC_ALL", "C");
         command.args(["--state", "state", "--kubeconfig", "kubeconfig"]).stdin(Stdio::null());
+        if self.scene.case.approve {
+            command.arg("--workflows").arg(APPROVED_BY_ANYBODY.path());
+        }
         command
     }
 
@@ -114,15 +145,33 @@ impl<'a> Bench<'a> {
         view["events"].as_array().unwrap().clone()
     }
 
-    /// Goes on until the run is over; the exit code.
-    fn finish(&self) -> i32 {
+    /// Goes on until the run is over, or dies at the failpoint.
+    fn go_on(&self, failpoint: Option<&str>) -> Output {
         // The key finds a run that exists, and starts one that does not: a kill may have come before the first event.
-        let code = exit(&self.start().output().unwrap());
-        if !self.is_over() {
-            let run = self.run()["run"].as_str().unwrap().to_owned();
-            return exit(&self.windrow().args(["resume", &run]).output().unwrap());
+        let mut command = self.start();
+        for _ in 0..COMMANDS_MAX {
+            let output = command.envs(failpoint.map(|armed| (VARIABLE, armed))).output().unwrap();
+            if output.status.code().is_none() || self.is_over() {
+                return output;
+            }
+            command = self.next();
         }
-        code
+        panic!("{} does not end: {:#}", self.scene, self.show());
+    }
+
+    /// The exit code of a run that comes to its end.
+    fn finish(&self) -> i32 {
+        exit(&self.go_on(None))
+    }
+
+    /// What takes an open run on: the approval that it asks for, if the case has one, or just to resume it.
+    fn next(&self) -> Command {
+        let view = self.show();
+        let asks = !view["asks"][0]["reason"]["approval"].is_null();
+        let verb = if asks && self.scene.case.approve { "approve" } else { "resume" };
+        let mut command = self.windrow();
+        command.args([verb, view["id"].as_str().unwrap()]);
+        command
     }
 
     fn is_over(&self) -> bool {
@@ -189,11 +238,6 @@ fn a_run_that_dies_at_any_point_of_a_write_goes_on_and_writes_nothing_twice() {
     let writes = SURVEY.writes();
     let unreached = SURVEY.unreached_writes(&writes);
     assert!(unreached.is_empty(), "no rehearsal reaches the writes of {unreached:?}");
-    // An approval needs a second user of the machine; behind one, the deaths of the harness have to do.
-    let (alone, approved): (Vec<_>, Vec<_>) = writes.into_iter().partition(|(_, scene)| !scene.case.approve);
-    let left_out: Vec<String> = approved.iter().map(|(spot, _)| spot.to_string()).collect();
-    eprintln!("left out, because they need an approval: {left_out:?}");
-    let writes = alone;
     let scenes: BTreeMap<String, &Scene> =
         writes.iter().map(|(_, scene)| (scene.to_string(), *scene)).collect();
     let scenes: Vec<&Scene> = scenes.into_values().collect();
@@ -211,7 +255,7 @@ fn a_run_that_dies_at_any_point_of_a_write_goes_on_and_writes_nothing_twice() {
 fn dies_at(scene: &Scene, spot: &Spot, place: Place, expected: &Outcome) {
     let what = format!("{scene}: {} {spot}", place.word());
     let bench = Bench::new(scene);
-    let died = bench.start().env(VARIABLE, format!("{}:{spot}", place.word())).output().unwrap();
+    let died = bench.go_on(Some(&format!("{}:{spot}", place.word())));
     assert!(died.status.code().is_none(), "{what} is not reached: {}", String::from_utf8_lossy(&died.stderr));
     let code = bench.finish();
     assert_same(&bench.outcome(code), expected, &what);
@@ -292,8 +336,7 @@ const ROUNDS_PER_KILL: u64 = 10;
 #[test]
 fn a_run_that_is_killed_at_random_moments_ends_as_if_nothing_had_happened() {
     let wanted = number("WINDROW_KILLS", 20);
-    let seed = number("WINDROW_SEED", u64::from(std::process::id()));
-    eprintln!("SEED={seed}");
+    let seed = seed();
     let scenes = ["vm-stop", "vm-restart"].map(|workflow| {
         let scene = SURVEY.good(workflow);
         (scene, undisturbed(scene))
