@@ -84,11 +84,15 @@ fn kind_of(object: &Value) -> String {
     }
 }
 
-/// A uid, which is another one each time.
 const ANY_UID: &str = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}";
 static UIDS: LazyLock<Regex> = LazyLock::new(|| Regex::new(ANY_UID).expect("a constant pattern"));
 static UIDS_OF_RESTORES: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(&format!("(restore|vmsnapshot)-{ANY_UID}")).expect("a constant pattern"));
+
+/// A name with `*` for each uid in it, which is another one each time.
+pub fn without_uids(name: &str) -> Cow<'_, str> {
+    UIDS.replace_all(name, "*")
+}
 
 fn normal_form(objects: &[Value], annotations: &[&str]) -> BTreeMap<String, Fields> {
     let state = State { objects };
@@ -101,7 +105,7 @@ fn normal_form(objects: &[Value], annotations: &[&str]) -> BTreeMap<String, Fiel
         }
         let place = if namespace(object).is_empty() { "" } else { "/" };
         // Names that are made of a uid are told apart by what is in the objects.
-        let called = UIDS.replace_all(name(object), "*");
+        let called = without_uids(name(object));
         let identity = format!("{kind} {}{place}{called}", namespace(object));
         let mut fields = state.fields(object);
         let marked = |path: &str| {

@@ -53,7 +53,8 @@ fn line_of_plan(write: &Write, workflow: &str, step: &ExplainedStep) -> Line {
     let object = format!("{}/{}/{}", text(&write.namespace), write.name, text(&write.subresource));
     let manager = format!("windrow-{workflow}-{}", step.name);
     // The audit log has the plural.
-    let kind = text(&write.kind).to_lowercase() + "s";
+    let kind = text(&write.kind).to_lowercase();
+    let kind = if kind.ends_with('s') { kind + "es" } else { kind + "s" };
     (format!("{} {kind}", write.verb), object, manager)
 }
 

@@ -30,6 +30,7 @@ fn every_shipped_workflow_validates_without_errors_and_warnings() {
         "snapshot-check",
         "snapshot-delete",
         "snapshot-delete-stuck",
+        "snapshot-path-fix",
         "snapshot-preflight",
         "snapshot-prune",
         "vm-check",
@@ -42,10 +43,13 @@ fn every_shipped_workflow_validates_without_errors_and_warnings() {
         "vm-live-migrate",
         "vm-network-check",
         "vm-placement-check",
+        "vm-reattach-disks",
         "vm-restart",
+        "vm-restore",
         "vm-snapshot",
         "vm-start",
         "vm-stop",
+        "volume-release",
     ];
     assert_eq!(names, shipped);
 }

@@ -254,6 +254,9 @@ fn bind(turn: &mut Turn<'_>, key: &Key, claim: &Value, volume: &str) {
         let capacity = &volume["spec"]["capacity"];
         let modes = &volume["spec"]["accessModes"];
         turn.status(key, claim, json!({ "phase": "Bound", "accessModes": modes, "capacity": capacity }));
+    } else if !bound {
+        // It belongs to another claim, which may let it go.
+        turn.again_after(POLL);
     }
 }
 

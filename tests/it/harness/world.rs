@@ -21,6 +21,7 @@ use windrow::journal::Store;
 use windrow::journal::store::Append;
 use windrow::journal::store::Recorded;
 use windrow::sim;
+use windrow::sim::equal::without_uids;
 use windrow::time::SharedClock;
 use windrow::time::SystemClock;
 use windrow::time::Timestamp;
@@ -101,7 +102,9 @@ impl World {
     pub(super) fn writes(&self) -> BTreeMap<String, usize> {
         let mut writes = BTreeMap::new();
         for entry in self.cluster.audit().into_iter().filter(|entry| entry.manager.starts_with("windrow-")) {
-            let what = [entry.verb, &entry.name, &entry.subresource, "by", &entry.manager].join(" ");
+            let name = without_uids(&entry.name);
+            let what =
+                [entry.verb, &entry.resource, &name, &entry.subresource, "by", &entry.manager].join(" ");
             *writes.entry(what).or_default() += 1;
         }
         writes
