@@ -17,6 +17,7 @@ mod observe;
 mod paths;
 mod plan_writes;
 mod rehearsals;
+mod restores;
 mod sim_faults;
 mod sim_kubectl;
 mod sim_kubevirt;
