@@ -28,6 +28,8 @@ pub(super) const WORKFLOWS: &[(&str, &str)] = files!(
     "snapshot-path-fix.toml",
     "snapshot-preflight.toml",
     "snapshot-prune.toml",
+    "vm-backup-restore.toml",
+    "vm-backup.toml",
     "vm-check.toml",
     "vm-cold-migrate.toml",
     "vm-create.toml",
@@ -63,6 +65,8 @@ pub(super) const KNOWLEDGE: &[(&str, &str)] = files!(
 /// Manifests and fixtures beside the workflows.
 const BESIDE: &[(&str, &str)] = files!(
     "fixtures/always-on.yaml",
+    "fixtures/archived-partly.yaml",
+    "fixtures/archived.yaml",
     "fixtures/attach-error.yaml",
     "fixtures/backup-in-progress.yaml",
     "fixtures/capacity-guests.yaml",

@@ -33,6 +33,8 @@ fn every_shipped_workflow_validates_without_errors_and_warnings() {
         "snapshot-path-fix",
         "snapshot-preflight",
         "snapshot-prune",
+        "vm-backup",
+        "vm-backup-restore",
         "vm-check",
         "vm-cold-migrate",
         "vm-create",

@@ -62,8 +62,13 @@ impl Controller for Contents {
             Key::new(SNAPSHOTS, &key.namespace, text(&content, "/spec/virtualMachineSnapshotName"));
         let snapshot = context.view.get(&snapshot);
         let going = snapshot.as_deref().is_none_or(deleting);
+        let begun = !text(&content, "/status/creationTime").is_empty();
         if deleting(&content) {
             if going {
+                // A snapshot that is deleted while it is being taken leaves no guest frozen (domain.md §3.2).
+                if !begun {
+                    thaw(&mut turn, key, &content);
+                }
                 turn.patch(key, &content, without_finalizers(&content, &[CONTENT_FINALIZER]));
             }
             return turn.end();
@@ -71,7 +76,6 @@ impl Controller for Contents {
         let failed = snapshot.is_some_and(|snapshot| text(&snapshot, "/status/phase") == "Failed");
         let volumes = volumes(&turn, key, &content);
         let missing = volumes.iter().any(|(_, found)| found.is_none());
-        let begun = !text(&content, "/status/creationTime").is_empty();
         if missing && !begun && !going && !failed && !make(&mut turn, key, &content, &volumes) {
             return turn.end();
         }
