@@ -43,6 +43,11 @@ impl Printer {
         self.colour
     }
 
+    /// True if the reader reads Chinese.
+    pub const fn is_chinese(&self) -> bool {
+        self.chinese
+    }
+
     /// True if a person sits at both ends.
     pub fn is_interactive(&self) -> bool {
         !self.is_json() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()

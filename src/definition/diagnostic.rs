@@ -12,6 +12,7 @@ use crate::definition::codes::Code;
 use crate::definition::node::Place;
 use crate::definition::node::Source;
 use crate::definition::node::Sources;
+use crate::failure::Bilingual;
 
 /// A mistake in a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,11 +41,22 @@ pub enum DiagnosticLevel {
     Warning,
 }
 
+/// How a [`Diagnostic`] is shown to people.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Look {
+    /// With the colours of a terminal.
+    pub colour: bool,
+    /// In Chinese, as far as there is Chinese.
+    pub chinese: bool,
+}
+
 /// A [`Diagnostic`] for programs.
 #[derive(Debug, Serialize)]
 pub struct DiagnosticView<'d> {
     /// As [`Diagnostic`] has it.
     pub code: &'d str,
+    /// What the code means, in both languages.
+    pub meaning: Bilingual,
     /// As [`Diagnostic`] has it.
     pub level: DiagnosticLevel,
     /// As [`Diagnostic`] has it.
@@ -103,30 +115,38 @@ impl Diagnostic {
         self.level == DiagnosticLevel::Error
     }
 
-    /// With the lines of the file and carets below, as a compiler shows it.
-    pub fn render(&self, sources: &Sources, color: bool) -> String {
-        let level = match self.level {
-            DiagnosticLevel::Error => Level::ERROR,
-            DiagnosticLevel::Warning => Level::WARNING,
+    /// With the lines of the file and carets below, as a compiler shows it. In Chinese the title is what the code means,
+    /// and the message, which names what is wrong here, stands at the carets.
+    pub fn render(&self, sources: &Sources, look: Look) -> String {
+        let (level, named) = match self.level {
+            DiagnosticLevel::Error => (Level::ERROR, "错误"),
+            DiagnosticLevel::Warning => (Level::WARNING, "警告"),
         };
-        let title = level.clone().primary_title(self.message.as_str()).id(self.code.code);
+        let title = match look.chinese {
+            false => level.primary_title(self.message.as_str()),
+            true => level.with_name(named).primary_title(self.code.zh),
+        };
+        let title = title.id(self.code.code);
         let source = self.place.as_ref().and_then(|place| Some((place, sources.get(place.file)?)));
         let mut group = match source {
             Some((place, source)) if !source.text.is_empty() => {
                 let mut snippet = Snippet::source(source.text.as_str()).path(source.path.as_str());
-                snippet = snippet.annotation(AnnotationKind::Primary.span(inside(source, place)));
+                let carets = AnnotationKind::Primary.span(inside(source, place));
+                snippet = snippet.annotation(carets.label(look.chinese.then_some(self.message.as_str())));
                 for (other, what) in self.related.iter().filter(|(other, _)| other.file == place.file) {
                     let span = AnnotationKind::Context.span(inside(source, other));
                     snippet = snippet.annotation(span.label(what.as_str()));
                 }
                 title.element(snippet)
             }
+            _ if look.chinese => title.element(Level::NOTE.with_name("说明").message(self.message.as_str())),
             _ => annotate_snippets::Group::with_title(title),
         };
         if let Some(hint) = &self.hint {
-            group = group.element(Level::HELP.message(hint.as_str()));
+            let help = if look.chinese { Level::HELP.with_name("提示") } else { Level::HELP };
+            group = group.element(help.message(hint.as_str()));
         }
-        let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+        let renderer = if look.colour { Renderer::styled() } else { Renderer::plain() };
         renderer.render(&[group])
     }
 
@@ -136,6 +156,7 @@ impl Diagnostic {
         let position = source.map(|(place, source)| line_and_column(&source.text, place.range.start));
         DiagnosticView {
             code: self.code.code,
+            meaning: Bilingual::new(self.code.en, self.code.zh),
             level: self.level,
             message: &self.message,
             hint: self.hint.as_deref(),

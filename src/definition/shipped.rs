@@ -71,6 +71,7 @@ const BESIDE: &[(&str, &str)] = files!(
     "fixtures/backup-in-progress.yaml",
     "fixtures/capacity-guests.yaml",
     "fixtures/capacity-volume.yaml",
+    "fixtures/check-changed.yaml",
     "fixtures/check-full.yaml",
     "fixtures/check-guests.yaml",
     "fixtures/check-held.yaml",

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use windrow::definition::Library;
 use windrow::definition::codes;
+use windrow::definition::diagnostic::Look;
 use windrow::definition::schema::workflow_schema;
 use windrow::plan;
 
@@ -24,8 +25,10 @@ fn toml_files(dir: &Path) -> Vec<PathBuf> {
 }
 
 fn rendered(library: &Library) -> String {
-    let all =
-        library.diagnostics().iter().map(|diagnostic| diagnostic.render(library.sources(), false) + "\n");
+    let all = library
+        .diagnostics()
+        .iter()
+        .map(|diagnostic| diagnostic.render(library.sources(), Look::default()) + "\n");
     all.collect::<Vec<_>>().join("\n")
 }
 
@@ -100,6 +103,10 @@ fn diagnostics_for_programs_have_line_column_and_code() {
     expect_test::expect![[r#"
         {
           "code": "WF0011",
+          "meaning": {
+            "en": "There is no such step in this workflow.",
+            "zh": "本工作流没有这个步骤。"
+          },
           "level": "error",
           "message": "there is no step `hlt`",
           "hint": "did you mean `halt`?",
@@ -112,6 +119,21 @@ fn diagnostics_for_programs_have_line_column_and_code() {
           ]
         }"#]]
     .assert_eq(&serde_json::to_string_pretty(&view).unwrap());
+}
+
+#[test]
+fn a_mistake_is_shown_in_chinese_with_what_its_code_means() {
+    let library = Library::load_only(&[Path::new(FIXTURES).join("invalid/rules/unknown-step.toml")]);
+    let look = Look { chinese: true, ..Look::default() };
+    expect_test::expect![[r#"
+        错误[WF0011]: 本工作流没有这个步骤。
+          --> tests/fixtures/invalid/rules/unknown-step.toml:13:10
+           |
+        13 | after = ["hlt"]
+           |          ^^^^^ there is no step `hlt`
+           |
+           = 提示: did you mean `halt`?"#]]
+    .assert_eq(&library.diagnostics()[0].render(library.sources(), look));
 }
 
 #[test]

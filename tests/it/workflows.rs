@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use windrow::definition::Library;
+use windrow::definition::diagnostic::Look;
 
 fn folder() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("workflows")
@@ -11,8 +12,11 @@ fn folder() -> std::path::PathBuf {
 #[test]
 fn every_shipped_workflow_validates_without_errors_and_warnings() {
     let library = Library::load_only(&[folder()]);
-    let found: Vec<String> =
-        library.diagnostics().iter().map(|diagnostic| diagnostic.render(library.sources(), false)).collect();
+    let found: Vec<String> = library
+        .diagnostics()
+        .iter()
+        .map(|diagnostic| diagnostic.render(library.sources(), Look::default()))
+        .collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
     let names: Vec<&str> = library.workflows().map(|workflow| workflow.name.as_str()).collect();
     let shipped = [

@@ -13,6 +13,7 @@ use crate::cli::error::CommandError;
 use crate::cli::printer::Printer;
 use crate::cli::session::library;
 use crate::definition::Library;
+use crate::definition::diagnostic::Look;
 use crate::definition::model::Input;
 use crate::definition::model::InputKind;
 use crate::definition::suggest::did_you_mean;
@@ -134,8 +135,9 @@ pub(super) fn validate(global: &Global, paths: &[PathBuf], printer: &Printer) ->
             &diagnostics.iter().map(|diagnostic| diagnostic.view(library.sources())).collect::<Vec<_>>(),
         );
     } else {
+        let look = Look { colour: printer.has_colour(), chinese: printer.is_chinese() };
         for diagnostic in diagnostics {
-            printer.note(diagnostic.render(library.sources(), printer.has_colour()));
+            printer.note(diagnostic.render(library.sources(), look));
         }
         let good = library.workflows().count();
         let warnings = diagnostics.len() - errors;

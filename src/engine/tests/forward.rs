@@ -610,9 +610,9 @@ fn an_action_has_no_longer_than_its_step() {
         let mut run = Driver::new(&step("a", &[], ""));
         run.on("prepare a", &[reply]).on("act a", &[Reply::Silence]).settle();
         let begun = run.now;
-        let started = run.journal.iter().find_map(|(_, _, event)| match event {
-            Event::AttemptStarted { deadline, .. } => Some(*deadline),
-            _ => None,
+        let started = run.journal.iter().find_map(|(_, _, event)| {
+            let Event::AttemptStarted { deadline, .. } = event else { return None };
+            Some(*deadline)
         });
         started.expect("it was started").since(begun)
     };

@@ -2,7 +2,7 @@
 //! (domain.md §2.5; HV pkg/image/common/operator.go:328-400, pkg/controller/master/image/vm_image_controller.go).
 //!
 //! Served are the backend `backingimage` and the sources `download` and `export-from-volume`. Other images stay as they
-//! are.
+//! are; one without a status is told so by an event.
 
 use std::time::Duration;
 
@@ -79,6 +79,11 @@ impl Controller for Images {
                 turn.patch(key, &image, with_finalizer(&image, FINALIZER));
             }
             follow(&mut turn, key, &image);
+        } else if image["status"].is_null() {
+            let (backend, source) = (text(&image, "/spec/backend"), text(&image, "/spec/sourceType"));
+            let message =
+                format!("the rehearsal cluster makes no images of backend {backend:?} from {source:?}");
+            turn.event(key, "Warning", "NotRehearsed", &message);
         }
         turn.end()
     }

@@ -80,6 +80,7 @@ pub(super) fn all() -> Vec<Arc<dyn Controller>> {
         Arc::new(visitor::Visitor),
         Arc::new(intruder::Restores),
         Arc::new(intruder::Sources),
+        Arc::new(intruder::Editors),
     ];
     all.extend(cdi::all());
     all.extend(longhorn::all());

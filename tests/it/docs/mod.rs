@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use windrow::definition::Library;
 use windrow::definition::Workflow;
+use windrow::definition::diagnostic::Look;
 use windrow::definition::model::Commit;
 use windrow::definition::model::Outcome;
 use windrow::definition::model::Severity;
@@ -190,7 +191,7 @@ fn every_workflow_says_where_its_procedure_is_written_down() {
 fn the_example_of_the_guide_validates_and_comes_out_as_it_says() {
     let folder = root().join("tests/fixtures/writing");
     let library = Arc::new(Library::load(&[folder]));
-    let found = library.diagnostics().iter().map(|found| found.render(library.sources(), false));
+    let found = library.diagnostics().iter().map(|found| found.render(library.sources(), Look::default()));
     let found: Vec<_> = found.collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
     let wrong = faults_of(&library, |name| name == "node-open");

@@ -237,3 +237,12 @@ fn images_that_contradict_themselves_or_others_are_refused() {
         assert!(scene.0.refusals.last().is_some_and(|refused| refused.ends_with(expected)), "{expected}");
     }
 }
+
+#[test]
+fn an_image_that_is_not_rehearsed_says_so() {
+    let mut image = download();
+    image["spec"]["backend"] = "cdi".into();
+    let mut scene = Scene::with_image(image, &[]);
+    scene.wait(60);
+    assert_eq!((scene.happened("NotRehearsed"), &scene.image()["status"]), (1, &Value::Null));
+}
