@@ -142,6 +142,10 @@ impl Site<'_> {
             }
             .into();
         }
+        if self.dry_run {
+            // A server that finds options in the body does not look for any in the URL.
+            options["dryRun"] = json!(["All"]);
+        }
         let http = self.request(Method::DELETE, &place.path(), "", JSON, Some(&options))?;
         let reply = self.cluster.call(http, &ask).await?;
         match self.accepted(place, &reply, &ask).await {

@@ -319,6 +319,9 @@ async fn a_dry_run_asks_the_server_and_changes_nothing() {
     let steps = vec![Ok((409, exists)), Ok((200, applied.clone())), Ok((200, applied))];
     let (answer, sent) = exchange(steps, &request(ActionKind::K8sDryRun, None, manifest)).await;
     assert!(!changed(&answer) && sent.starts_with("PATCH") && sent.contains("dryRun=All"), "{sent}");
+    let delete = request(ActionKind::K8sDryRun, Some(web("Always", "1")), json!({"delete": true}));
+    let (answer, sent) = exchange(vec![Ok((200, web("Always", "1")))], &delete).await;
+    assert!(!changed(&answer) && sent.contains(r#""dryRun":["All"]"#), "it would be deleted: {sent}");
 }
 
 #[tokio::test]

@@ -155,6 +155,7 @@ fn delete_options(request: &Request) -> Result<DeleteOptions, Failure> {
         grace_period_seconds: text("gracePeriodSeconds").and_then(|seconds| seconds.parse().ok()),
         propagation_policy: text("propagationPolicy"),
         orphan_dependents: text("orphanDependents").map(|orphan| orphan == "true"),
+        dry_run: text("dryRun").into_iter().collect(),
         ..DeleteOptions::default()
     })
 }
@@ -169,7 +170,7 @@ fn delete_all(
     let now = cluster.inner().clock.now();
     let options = delete_options(request)?;
     let mut caller = request.caller(now)?;
-    caller.dry_run |= !options.dry_run.is_empty();
+    caller.dry_run = !options.dry_run.is_empty();
     let selector = Selector::parse(kind, &request.query)?;
     let scope = Some(namespace).filter(|namespace| !namespace.is_empty());
     let try_it =
@@ -304,7 +305,7 @@ impl Object<'_> {
     fn delete(&self) -> Result<Response, Failure> {
         let options = delete_options(self.request)?;
         let mut caller = self.caller()?;
-        caller.dry_run |= !options.dry_run.is_empty();
+        caller.dry_run = !options.dry_run.is_empty();
         let try_it = self.attempt("delete", Part::Main, false);
         attempt(self.cluster, &try_it, || {
             let inner = self.cluster.inner();

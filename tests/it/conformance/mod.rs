@@ -124,6 +124,7 @@ checks! {
         a_dry_run_answers_and_stores_nothing,
         a_delete_answers_with_what_it_deleted,
         a_delete_may_name_what_it_means,
+        options_in_the_body_of_a_delete_hide_those_of_its_url,
         a_collection_is_deleted_by_selector,
     }
     defaults {

@@ -351,3 +351,14 @@ pub(crate) async fn a_collection_is_deleted_by_selector(server: &Server) {
     let left: Value = server.get(&format!("{}?labelSelector=colour", config_maps(&ns))).await.ok(200);
     assert_eq!(names(&left), ["b"]);
 }
+
+pub(crate) async fn options_in_the_body_of_a_delete_hide_those_of_its_url(server: &Server) {
+    let ns = server.namespace().await;
+    let url = format!("{}/a", config_maps(&ns));
+    server.post(&config_maps(&ns), &config_map("a")).await.ok(201);
+    server.delete(&format!("{url}?dryRun=All")).await.ok(200);
+    server.delete_with(&url, &json!({"dryRun": ["All"]})).await.ok(200);
+    server.get(&url).await.ok(200);
+    server.delete_with(&format!("{url}?dryRun=All"), &json!({"gracePeriodSeconds": 0})).await.ok(200);
+    server.until_gone(&url).await;
+}
