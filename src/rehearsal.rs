@@ -87,35 +87,19 @@ impl Stage {
         cluster.settled().await;
         let before = objects(&cluster);
         let client = kube::Client::new(cluster.service(), "default");
-        let executor = Executor::new(secrets).with_cluster(Api::of_client(client, clock.clone()));
-        let parts = Parts {
-            store: store.clone(),
-            executor: Arc::new(executor),
-            clock: clock.clone(),
-            knowledge: library.knowledge(),
-        };
-        let host = Host::open(parts).map_err(|error| refused(&error))?;
-        Ok(Self { cluster, handle: Handle::new(host, store, library), clock, before })
+        let handle = serve(client, library, store, secrets, clock.clone())?;
+        Ok(Self { cluster, handle, clock, before })
     }
 
-    /// Starts the run of `case`.
+    /// As [`start`].
     ///
     /// # Errors
     /// If the service refuses it.
     pub async fn start(&self, workflow: &str, case: &Rehearsal) -> Result<RunId, Problem> {
-        let inputs = case.inputs.clone().into_iter().collect();
-        let start = Operation::Start { workflow: workflow.to_owned(), inputs, key: None };
-        match self.handle.call(start, Actor { name: "rehearsal".into() }).await? {
-            Reply::Started { run } => Ok(run),
-            other => Err(Problem::usage(Failure::permanent(
-                codes::REHEARSAL_SETUP,
-                format!("unexpected {other:?}"),
-            ))),
-        }
+        start(&self.handle, workflow, case).await
     }
 
-    /// Looks on until the run is over, or waits for a person whose part the case does not play: how it is then. `show`
-    /// gets every change.
+    /// As [`attend`].
     ///
     /// # Errors
     /// If the service does not know the run, or refuses an answer.
@@ -123,27 +107,9 @@ impl Stage {
         &self,
         run: RunId,
         case: &Rehearsal,
-        mut show: impl FnMut(&Value),
+        show: impl FnMut(&Value),
     ) -> Result<Value, Problem> {
-        let mut changes = self.handle.watch(run)?;
-        let mut answered = BTreeSet::new();
-        let mut last = Value::Null;
-        while let Some(change) = changes.recv().await {
-            show(&change.view);
-            last = change.view;
-            if last["state"] != "Held" {
-                continue;
-            }
-            let ask = &last["asks"][0];
-            if !case.approve || ask.pointer("/reason/approval").is_none() {
-                break;
-            }
-            if answered.insert(ask["id"].to_string()) {
-                let verb = Verb::Answer { step: None, choice: Choice::Approve, reason: None };
-                self.handle.call(Operation::Command { run, verb }, Actor { name: APPROVER.into() }).await?;
-            }
-        }
-        Ok(last)
+        attend(&self.handle, run, case, show).await
     }
 
     /// Compares a run that is over, or that waits for a person, with what was expected. What the run has set going in
@@ -152,19 +118,7 @@ impl Stage {
         self.clock.sleep(SETTLE).await;
         self.cluster.settled().await;
         let left = sim::equal::differences_except(&self.before, &objects(&self.cluster), &[MARKS]);
-        let severity = expect.severity.map(|severity| serde_json::to_value(severity).unwrap_or_default());
-        let pairs = [
-            ("state", expect.state.clone().map(Value::from), found(view, "/state")),
-            ("verdict", expect.verdict.clone().map(Value::from), found(view, "/verdict/name")),
-            ("code", expect.code.clone().map(Value::from), found(view, "/failure/code")),
-            ("severity", severity, found(view, "/verdict/severity")),
-        ];
-        let wrong = pairs.into_iter().filter_map(|(what, expected, found)| {
-            expected
-                .filter(|expected| *expected != found)
-                .map(|expected| format!("{what} is {found}, expected {expected}"))
-        });
-        let mut mismatches: Vec<String> = wrong.collect();
+        let mut mismatches = mismatches(view, expect);
         if let Some(expected) = &expect.left {
             let unexpected = left.iter().filter(|line| !expected.contains(&object_of(line)));
             mismatches.extend(unexpected.map(|line| format!("left behind: {line}")));
@@ -174,6 +128,90 @@ impl Stage {
         }
         Judgement { mismatches, left }
     }
+}
+
+/// A service on `store` that talks to the cluster behind `client` and to nothing else.
+///
+/// # Errors
+/// A store that cannot be read.
+pub fn serve(
+    client: kube::Client,
+    library: Arc<Library>,
+    store: Arc<dyn Store>,
+    secrets: Secrets,
+    clock: SharedClock,
+) -> Result<Handle, Failure> {
+    let executor = Executor::new(secrets).with_cluster(Api::of_client(client, clock.clone()));
+    let parts =
+        Parts { store: store.clone(), executor: Arc::new(executor), clock, knowledge: library.knowledge() };
+    let host =
+        Host::open(parts).map_err(|error| Failure::permanent(codes::REHEARSAL_SETUP, error.to_string()))?;
+    Ok(Handle::new(host, store, library))
+}
+
+/// Starts the run of `case`.
+///
+/// # Errors
+/// If the service refuses it.
+pub async fn start(handle: &Handle, workflow: &str, case: &Rehearsal) -> Result<RunId, Problem> {
+    let inputs = case.inputs.clone().into_iter().collect();
+    let start = Operation::Start { workflow: workflow.to_owned(), inputs, key: None };
+    match handle.call(start, Actor { name: "rehearsal".into() }).await? {
+        Reply::Started { run } => Ok(run),
+        other => {
+            Err(Problem::usage(Failure::permanent(codes::REHEARSAL_SETUP, format!("unexpected {other:?}"))))
+        }
+    }
+}
+
+/// Looks on until the run is over, or waits for a person whose part the case does not play: how it is then. `show`
+/// gets every change.
+///
+/// # Errors
+/// If the service does not know the run, or refuses an answer.
+pub async fn attend(
+    handle: &Handle,
+    run: RunId,
+    case: &Rehearsal,
+    mut show: impl FnMut(&Value),
+) -> Result<Value, Problem> {
+    let mut changes = handle.watch(run)?;
+    let mut answered = BTreeSet::new();
+    let mut last = Value::Null;
+    while let Some(change) = changes.recv().await {
+        show(&change.view);
+        last = change.view;
+        if last["state"] != "Held" {
+            continue;
+        }
+        let ask = &last["asks"][0];
+        if !case.approve || ask.pointer("/reason/approval").is_none() {
+            break;
+        }
+        if answered.insert(ask["id"].to_string()) {
+            let verb = Verb::Answer { step: None, choice: Choice::Approve, reason: None };
+            handle.call(Operation::Command { run, verb }, Actor { name: APPROVER.into() }).await?;
+        }
+    }
+    Ok(last)
+}
+
+/// Where a run came out differently from what was expected of it, one sentence each; what is left in the cluster is not
+/// looked at.
+pub fn mismatches(view: &Value, expect: &Expectation) -> Vec<String> {
+    let severity = expect.severity.map(|severity| serde_json::to_value(severity).unwrap_or_default());
+    let pairs = [
+        ("state", expect.state.clone().map(Value::from), found(view, "/state")),
+        ("verdict", expect.verdict.clone().map(Value::from), found(view, "/verdict/name")),
+        ("code", expect.code.clone().map(Value::from), found(view, "/failure/code")),
+        ("severity", severity, found(view, "/verdict/severity")),
+    ];
+    let wrong = pairs.into_iter().filter_map(|(what, expected, found)| {
+        expected
+            .filter(|expected| *expected != found)
+            .map(|expected| format!("{what} is {found}, expected {expected}"))
+    });
+    wrong.collect()
 }
 
 fn found(view: &Value, pointer: &str) -> Value {

@@ -1,10 +1,10 @@
 //! The host of the controllers: tells them what changed, carries out what they want, and wakes them in time.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::Weak;
 use std::time::Duration;
 
+use crate::sim::agenda::Agenda;
+use crate::sim::agenda::Task;
 use crate::sim::cluster::Inner;
 use crate::sim::registry::Caller;
 use crate::sim::registry::Registry;
@@ -12,58 +12,17 @@ use crate::sim::store::Change;
 use crate::sim::store::Happened;
 use crate::sim::world::Context;
 use crate::sim::world::Controller;
-use crate::sim::world::Key;
 use crate::time::Clock;
 use crate::time::Timestamp;
-use crate::time::shorten;
 
 /// How many reconciliations run before others get their turn.
 const BATCH: usize = 256;
 /// After how long a controller tries again when one of its writes was refused.
-const RETRY: Duration = Duration::from_secs(1);
+pub(super) const RETRY: Duration = Duration::from_secs(1);
 
-/// One object in the eyes of one controller: the controller's place in the list, and the object.
-type Task = (usize, Key);
-
-/// The tasks with the moments at which they are due, each once.
-#[derive(Debug, Default)]
-struct Queue {
-    due: BTreeMap<Task, Timestamp>,
-    order: BTreeSet<(Timestamp, Task)>,
-}
-
-impl Queue {
-    /// Plans a task; an earlier plan for it stands.
-    fn plan(&mut self, task: Task, at: Timestamp) {
-        let earlier = self.due.get(&task).copied();
-        if earlier.is_some_and(|earlier| earlier <= at) {
-            return;
-        }
-        if let Some(later) = earlier {
-            self.order.remove(&(later, task.clone()));
-        }
-        self.due.insert(task.clone(), at);
-        self.order.insert((at, task));
-    }
-
-    fn pop(&mut self, now: Timestamp) -> Option<Task> {
-        let first = self.order.first().filter(|(at, _)| *at <= now)?.clone();
-        self.order.remove(&first);
-        self.due.remove(&first.1);
-        Some(first.1)
-    }
-
-    fn next(&self) -> Option<Timestamp> {
-        self.order.first().map(|(at, _)| *at)
-    }
-}
-
-/// The controllers, what they have seen, and what they are to look at.
+/// The controllers with their tasks, and what they have seen.
 struct Host {
-    controllers: Vec<Arc<dyn Controller>>,
-    queue: Queue,
-    /// The tasks that a change has caused, and not only the passing of time.
-    reactions: BTreeSet<Task>,
+    agenda: Agenda,
     seen: u64,
 }
 
@@ -81,13 +40,13 @@ pub(super) async fn drive(cluster: Weak<Inner>) {
     let mut changed = inner.changed.subscribe();
     let clock = inner.clock.clone();
     let controllers = inner.with(|registry| registry.platform.controllers.clone());
-    let mut host = Host { controllers, queue: Queue::default(), reactions: BTreeSet::new(), seen: 0 };
+    let mut host = Host { agenda: Agenda::new(controllers), seen: 0 };
     drop(inner);
     loop {
         let Some(inner) = cluster.upgrade() else { return };
         changed.mark_unchanged();
         let round = inner.with(|registry| host.round(registry, &*clock));
-        if matches!(round, Round::Idle(_)) && host.reactions.is_empty() {
+        if matches!(round, Round::Idle(_)) && host.agenda.is_settled() {
             inner.settled.send_replace(host.seen);
         }
         drop(inner);
@@ -113,12 +72,9 @@ impl Host {
         let now = clock.now();
         for _ in 0..BATCH {
             self.look(registry, now, clock.speed());
-            match self.queue.pop(now) {
-                Some(task) => {
-                    self.reactions.remove(&task);
-                    self.reconcile(registry, task, now, clock);
-                }
-                None if self.seen == registry.store.revision() => return Round::Idle(self.queue.next()),
+            match self.agenda.take(now) {
+                Some((task, controller)) => self.reconcile(registry, task, &*controller, now, clock),
+                None if self.seen == registry.store.revision() => return Round::Idle(self.agenda.next()),
                 None => {}
             }
         }
@@ -134,30 +90,30 @@ impl Host {
         self.seen = registry.store.revision();
         for change in changes {
             registry.collect(&change, now);
-            for (i, controller) in self.controllers.iter().enumerate() {
-                if let Some(key) = controller.concerns(&change.key, &change.object) {
-                    let task = (i, key);
-                    self.reactions.insert(task.clone());
-                    self.queue.plan(task, now + shorten(controller.lag(), speed));
-                }
-            }
+            self.agenda.tell(&change.key, &change.object, now, speed);
         }
     }
 
-    fn reconcile(&mut self, registry: &mut Registry, task: Task, now: Timestamp, clock: &dyn Clock) {
-        let controller = self.controllers[task.0].clone();
+    fn reconcile(
+        &mut self,
+        registry: &mut Registry,
+        task: Task,
+        controller: &dyn Controller,
+        now: Timestamp,
+        clock: &dyn Clock,
+    ) {
         let context = Context { view: &registry.store, now, speed: clock.speed(), faults: &registry.faults };
         let reconciled = controller.reconcile(&context, &task.1);
         let caller = Caller::controller(controller.name(), now);
         for write in &reconciled.writes {
             if let Err(failure) = registry.carry_out(write, &caller) {
                 tracing::debug!(controller = controller.name(), key = %task.1, %failure, "a write is refused");
-                self.queue.plan(task.clone(), clock.after(RETRY));
+                self.agenda.plan(task.clone(), clock.after(RETRY));
             }
         }
         if let Some(at) = reconciled.again_at {
             // Not before the clock has moved: a controller that is never content must not stop the world.
-            self.queue.plan(task, at.max(now + Duration::from_millis(1)));
+            self.agenda.plan(task, at.max(now + Duration::from_millis(1)));
         }
     }
 }
@@ -179,6 +135,8 @@ fn everything(registry: &Registry) -> Vec<Change> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -186,6 +144,7 @@ mod tests {
     use crate::sim::cluster::Options;
     use crate::sim::kinds::CONFIG_MAPS;
     use crate::sim::meta;
+    use crate::sim::world::Key;
     use crate::sim::world::Platform;
     use crate::sim::world::Reconciled;
     use crate::sim::world::Write;
@@ -241,21 +200,5 @@ mod tests {
         let writes = cluster.audit().into_iter().filter(|entry| entry.manager == "counter");
         assert!(writes.clone().all(|entry| entry.controller));
         assert_eq!(writes.count(), 3);
-    }
-
-    #[test]
-    fn the_earliest_plan_of_a_task_stands() {
-        let at = |seconds: i64| Timestamp::from_millis(seconds * 1000);
-        let task = |name: &str| (0, Key::new(CONFIG_MAPS, "default", name));
-        let mut queue = Queue::default();
-        queue.plan(task("a"), at(5));
-        queue.plan(task("a"), at(9));
-        queue.plan(task("b"), at(4));
-        queue.plan(task("b"), at(2));
-        assert_eq!(queue.next(), Some(at(2)));
-        assert_eq!(queue.pop(at(3)), Some(task("b")));
-        assert_eq!(queue.pop(at(3)), None);
-        assert_eq!(queue.pop(at(9)), Some(task("a")));
-        assert_eq!(queue.next(), None);
     }
 }

@@ -4,11 +4,13 @@
 //! [`Cluster`], the faults, the makers of objects for fixtures, and the comparison of two states.
 
 mod admission;
+mod agenda;
 mod audit;
 mod carry;
 mod cluster;
 pub mod contents;
 mod controller;
+pub mod crew;
 mod defaults;
 mod delete;
 mod drive;

@@ -29,6 +29,11 @@ pub(super) fn moment(object: &Value, pointer: &str) -> Option<Timestamp> {
     text(object, pointer).parse().ok()
 }
 
+/// A moment as the fields of type `MicroTime` want it: with six digits, neither more nor fewer.
+pub(super) fn micro_time(at: Timestamp) -> String {
+    at.to_string().replace('Z', "000Z")
+}
+
 /// The object's name.
 pub(super) fn name(object: &Value) -> &str {
     text(object, "/metadata/name")

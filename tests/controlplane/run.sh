@@ -49,7 +49,8 @@ start kube-apiserver --etcd-servers=unix://client:0 --etcd-compaction-interval=3
 while status=0; read -r -t 1 _ || status=$?; ((status == 0 || status > 128)); do
   if ((status == 0)); then
     start kube-controller-manager --kubeconfig=admin.kubeconfig --authentication-skip-lookup --secure-port=0 \
-      --leader-elect=false --profiling=false --controllers=garbage-collector-controller,namespace-controller
+      --leader-elect=false --profiling=false \
+      --controllers=garbage-collector-controller,namespace-controller,persistentvolume-protection-controller
   fi
   for pid in "${pids[@]}"; do
     kill -0 "$pid" 2>/dev/null || { tail -n 10 ./*.log >&2; exit 1; }

@@ -16,6 +16,7 @@ mod layering;
 mod observe;
 mod paths;
 mod plan_writes;
+mod reality;
 mod rehearsals;
 mod restores;
 mod sim_faults;

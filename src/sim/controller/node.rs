@@ -25,6 +25,7 @@ use crate::sim::object::is_final;
 use crate::sim::object::is_true;
 use crate::sim::object::items;
 use crate::sim::object::key_of;
+use crate::sim::object::micro_time;
 use crate::sim::object::moment;
 use crate::sim::object::text;
 use crate::sim::world::Context;
@@ -146,7 +147,7 @@ impl Controller for Heartbeats {
         let spec = json!({
             "holderIdentity": *key.name,
             "leaseDurationSeconds": MONITOR_GRACE.as_secs(),
-            "renewTime": turn.now().to_string(),
+            "renewTime": micro_time(turn.now()),
         });
         match (context.view.get(&lease_key), heard_of(context, &key.name)) {
             (Some(lease), Some(renewed)) => {
@@ -337,7 +338,7 @@ impl Controller for Leaders {
         }
         let renewed = moment(&lease, "/spec/renewTime");
         if renewed.is_none_or(|at| turn.passed(at, HEARTBEAT)) {
-            turn.patch(key, &lease, json!({ "spec": { "renewTime": turn.now().to_string() } }));
+            turn.patch(key, &lease, json!({ "spec": { "renewTime": micro_time(turn.now()) } }));
             turn.again_after(HEARTBEAT);
         }
         turn.end()

@@ -4,6 +4,7 @@
 
 mod beyond;
 pub(crate) mod crd;
+pub(crate) mod definitions;
 pub(crate) mod kinds;
 mod places;
 mod reads;

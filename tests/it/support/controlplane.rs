@@ -41,6 +41,11 @@ impl ControlPlane {
         SHARED.as_ref()
     }
 
+    /// A control plane for one test alone. The same holds as for [`Self::shared`].
+    pub(crate) fn own() -> Option<Self> {
+        find_binaries().map(|bin| Self::start(&bin))
+    }
+
     fn start(bin: &Path) -> Self {
         let dir = tempfile::Builder::new().prefix("windrow-controlplane-").tempdir().unwrap().keep();
         let port = free_port();
