@@ -36,8 +36,10 @@ start etcd --data-dir=etcd --unsafe-no-fsync --log-level=warn \
   --initial-cluster=default=unix://peer:0
 
 # Service accounts are made by a controller that is not run here, so their admission plugin would refuse every pod.
-# History is forgotten after half a minute instead of five, so that a test can see it.
+# History is forgotten after half a minute instead of five, so that a test can see it. The server has no lease of its
+# own: beside those of a rehearsal, which renew theirs twenty times as often, it would pass for a leader that is gone.
 start kube-apiserver --etcd-servers=unix://client:0 --etcd-compaction-interval=30s \
+  --feature-gates=APIServerIdentity=false,UnknownVersionInteroperabilityProxy=false \
   --bind-address=127.0.0.1 --secure-port="$port" --advertise-address=127.0.0.1 --endpoint-reconciler-type=none \
   --tls-cert-file=serving.crt --tls-private-key-file=serving.key --client-ca-file=ca.crt \
   --service-account-issuer=https://windrow.test --service-account-key-file=accounts.pub \

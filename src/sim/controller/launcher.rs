@@ -99,9 +99,11 @@ pub(super) fn pod_for(instance: &Value) -> Value {
     labels[CREATED_BY] = uid(instance).into();
     labels["vm.kubevirt.io/name"] = name(instance).into();
     let spec = &instance["spec"];
-    let volumes: Vec<Value> = claims(instance, "/spec/volumes")
-        .map(|claim| json!({ "name": claim, "persistentVolumeClaim": { "claimName": claim } }))
-        .collect();
+    let named = items(instance, "/spec/volumes").iter().filter_map(|volume| {
+        let claim = claims(&json!({ "volumes": [volume] }), "/volumes").next()?.to_owned();
+        Some(json!({ "name": volume["name"], "persistentVolumeClaim": { "claimName": claim } }))
+    });
+    let volumes: Vec<Value> = named.collect();
     let mut pod = json!({
         "apiVersion": "v1",
         "kind": "Pod",

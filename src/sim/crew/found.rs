@@ -1,6 +1,7 @@
 //! The contents of a new cluster for a server that gives out uids of its own.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use http::Request;
 use serde_json::Value;
@@ -15,6 +16,7 @@ use crate::sim::kinds::DEFINITIONS;
 use crate::sim::object::deleting;
 use crate::sim::object::items;
 use crate::sim::object::key_of;
+use crate::sim::object::name;
 use crate::sim::object::text;
 use crate::sim::object::uid;
 use crate::sim::world::Fault;
@@ -33,6 +35,8 @@ pub struct Foundation {
     sent: Vec<Value>,
     /// The uids of the server, by the ones in the objects.
     uids: BTreeMap<String, String>,
+    /// The uids that are written in the fixture.
+    given: BTreeSet<String>,
 }
 
 impl Foundation {
@@ -47,8 +51,34 @@ impl Foundation {
         for object in objects.iter_mut().filter(|o| kind_of(o).is_some_and(|k| k.resource == API_SERVICES)) {
             object["spec"]["service"] = Value::Null;
         }
-        let sent = vec![Value::Null; objects.len()];
-        Self { objects, sent, uids: BTreeMap::new() }
+        let given = further.iter().map(|object| uid(object).to_owned()).collect();
+        Self::of(objects, given)
+    }
+
+    fn of(objects: Vec<Value>, given: BTreeSet<String>) -> Self {
+        let mut foundation = Self { objects: vec![], sent: vec![], uids: BTreeMap::new(), given };
+        let mut waiting: Vec<Option<Value>> = objects.into_iter().map(Some).collect();
+        for number in 0..waiting.len() {
+            foundation.take(number, &mut waiting);
+        }
+        foundation.sent = vec![Value::Null; foundation.objects.len()];
+        foundation
+    }
+
+    /// Takes an object, after those that it is named after.
+    fn take(&mut self, number: usize, waiting: &mut Vec<Option<Value>>) {
+        let Some(object) = waiting[number].take() else { return };
+        for other in 0..waiting.len() {
+            if waiting[other].as_ref().is_some_and(|other| self.names(name(&object), uid(other))) {
+                self.take(other, waiting);
+            }
+        }
+        self.objects.push(object);
+    }
+
+    /// Whether a text is a uid or has it inside. One that a fixture gives may be part of a name that a run is told.
+    fn names(&self, text: &str, uid: &str) -> bool {
+        text == uid || !self.given.contains(uid) && text.contains(uid)
     }
 
     /// How many objects there are.
@@ -72,13 +102,7 @@ impl Foundation {
         if let Some(fields) = object.as_object_mut() {
             fields.shift_remove("status");
         }
-        let own: Vec<String> = self
-            .objects
-            .iter()
-            .map(|object| uid(object).to_owned())
-            .filter(|own| !self.uids.contains_key(own))
-            .collect();
-        without(&mut object["spec"], &own);
+        self.without_unknown(&mut object["spec"]);
         if object["spec"].is_null()
             && let Some(fields) = object.as_object_mut()
         {
@@ -133,6 +157,18 @@ impl Foundation {
         self.uids.values().any(|known| known == uid)
     }
 
+    /// Drops the fields that name an object which is not created yet.
+    fn without_unknown(&self, value: &mut Value) {
+        let unknown = |text: &str| {
+            let uids = self.objects.iter().map(uid).filter(|uid| !self.uids.contains_key(*uid));
+            uids.into_iter().any(|uid| self.names(text, uid))
+        };
+        if let Some(fields) = value.as_object_mut() {
+            fields.retain(|_, value| !value.as_str().is_some_and(unknown));
+            fields.values_mut().for_each(|value| self.without_unknown(value));
+        }
+    }
+
     /// The value with the uids of the server: alone, in names and in keys.
     fn known(&self, value: &Value) -> Value {
         match value {
@@ -147,21 +183,46 @@ impl Foundation {
     }
 
     fn in_text(&self, text: &str) -> String {
-        let uids = self.uids.iter().filter(|(own, _)| text.contains(own.as_str()));
+        let uids = self.uids.iter().filter(|(own, _)| self.names(text, own));
         uids.fold(text.to_owned(), |text, (own, of_server)| text.replace(own, of_server))
-    }
-}
-
-/// Drops the fields of a spec that name an object which is not created yet.
-fn without(value: &mut Value, names: &[String]) {
-    if let Some(fields) = value.as_object_mut() {
-        fields.retain(|_, value| {
-            value.as_str().is_none_or(|text| !names.iter().any(|name| text.contains(name.as_str())))
-        });
-        fields.values_mut().for_each(|value| without(value, names));
     }
 }
 
 fn kind_of(object: &Value) -> Option<&'static kinds::Kind> {
     kinds::by_kind(text(object, "/apiVersion"), text(object, "/kind"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(name: &str, uid: &str, more: Value) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "uid": uid},
+            "spec": more,
+        })
+    }
+
+    fn body(request: &Request<Vec<u8>>) -> Value {
+        serde_json::from_slice(request.body()).expect("JSON")
+    }
+
+    #[test]
+    fn uids_of_the_server_take_the_place_of_others_everywhere() {
+        let objects = vec![
+            map("of-u2", "u1", json!({"hostname": "u2"})),
+            map("b", "u2", json!({"hostname": "x-u1", "subdomain": "y"})),
+        ];
+        let mut foundation = Foundation::of(objects, BTreeSet::new());
+        assert_eq!((name(&foundation.objects[0]), name(&foundation.objects[1])), ("b", "of-u2"));
+        let first = body(&foundation.create(0));
+        assert_eq!((&first["metadata"]["uid"], &first["spec"]), (&Value::Null, &json!({"subdomain": "y"})));
+        foundation.created(0, "s2");
+        let second = body(&foundation.create(1));
+        assert_eq!((name(&second), text(&second, "/spec/hostname")), ("of-s2", "s2"));
+        foundation.created(1, "s1");
+        let rest = foundation.complete(0);
+        assert_eq!(body(&rest[0])["spec"]["hostname"], "x-s1");
+        assert!(foundation.complete(1).is_empty(), "nothing is left to say");
+    }
 }

@@ -100,8 +100,8 @@ impl Writer<'_> {
         let object = self.copy.get(about).unwrap_or_default();
         let space = if about.namespace.is_empty() { "default" } else { &about.namespace };
         let digest = Sha256::digest(format!("{}\n{reason}\n{message}\n{from}", uid(&object)));
-        let suffix: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        let key = Key::new(EVENTS, space, &format!("{}.{suffix}", about.name));
+        let suffix = digest.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
+        let key = Key::new(EVENTS, space, &format!("{}.{suffix:016x}", about.name));
         let count = self.said.entry(key.to_string()).or_default();
         *count += 1;
         let now = rfc3339(self.now);

@@ -20,8 +20,8 @@ const AT_ONCE: usize = 16;
 const SOON: std::time::Duration = std::time::Duration::from_mins(1);
 /// How often something without a watch is looked at.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(100);
-/// What the server itself, or its controllers, make again when it is deleted.
-const OF_SERVER: &[&str] = &["kube-aggregator.kubernetes.io/automanaged", "apiserver.kubernetes.io/identity"];
+/// The label of what the server makes by itself for each API.
+const OF_SERVER: &str = "kube-aggregator.kubernetes.io/automanaged";
 
 pub(crate) struct Server {
     pub(crate) client: Client,
@@ -80,8 +80,7 @@ impl Server {
         let list = send(&self.client, "GET", &collection, &Value::Null).await.unwrap();
         let items = list["items"].as_array().into_iter().flatten();
         let own = |item: &&Value| {
-            let labels = &item["metadata"]["labels"];
-            !OF_SERVER.iter().any(|label| labels.get(label).is_some())
+            item["metadata"]["labels"].get(OF_SERVER).is_none()
                 && item["metadata"]["name"] != "extension-apiserver-authentication"
         };
         let items: Vec<&Value> = items.filter(own).collect();
