@@ -11,6 +11,7 @@ mod deletion;
 mod discovery;
 mod events;
 mod fixtures;
+mod kinds;
 mod lists;
 mod objects;
 mod patch;
