@@ -101,6 +101,7 @@ const BESIDE: &[(&str, &str)] = files!(
     "fixtures/growing.yaml",
     "fixtures/halted-pending-claim.yaml",
     "fixtures/halted.yaml",
+    "fixtures/health-backup-target.yaml",
     "fixtures/health-cdi.yaml",
     "fixtures/health-certificate-late.yaml",
     "fixtures/health-certificate.yaml",

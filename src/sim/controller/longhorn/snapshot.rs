@@ -180,15 +180,21 @@ impl Controller for BackupTargets {
         (changed.resource == BACKUP_TARGETS).then(|| changed.clone())
     }
 
-    /// A target without a URL is not available (LH controller/backup_target_controller.go:450-485).
+    /// A target without a URL is not available (LH controller/backup_target_controller.go:450-485), nor is one on a host
+    /// that no name server knows (RFC 2606).
     fn reconcile(&self, context: &Context<'_>, key: &Key) -> Reconciled {
         let mut turn = Turn::new(context, "longhorn-backup-target-controller");
         let Some(target) = context.view.get(key) else { return turn.end() };
-        let available = !text(&target, "/spec/backupTargetURL").is_empty();
+        let why = match text(&target, "/spec/backupTargetURL") {
+            "" => "backup target URL is empty".to_owned(),
+            url if url.contains(".invalid") => format!("cannot mount {url}: Name or service not known"),
+            _ => String::new(),
+        };
+        let available = why.is_empty();
         let mut conditions = Conditions::of(&target, turn.now());
         match available {
             true => conditions.set("Unavailable", "False", "", ""),
-            false => conditions.set("Unavailable", "True", "Unavailable", "backup target URL is empty"),
+            false => conditions.set("Unavailable", "True", "Unavailable", &why),
         }
         let mut status = json!({ "available": available, "conditions": conditions.into_value() });
         if available && target["status"]["available"] != json!(true) {
