@@ -2,6 +2,7 @@
 //! that does not keep the old volumes. What Longhorn says of a volume is held against what is on it.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -107,6 +108,17 @@ impl Objects {
         };
         let volumes = &self.find("virtualmachines", vm)["spec"]["template"]["spec"]["volumes"];
         volumes.as_array().into_iter().flatten().filter_map(disk).collect()
+    }
+
+    /// The VMs of the fixture that run with a network, by name.
+    fn connected(&self) -> Vec<String> {
+        let is_up = |instance: &&Value| {
+            let interfaces = instance["spec"]["domain"]["devices"]["interfaces"].as_array();
+            interfaces.is_some_and(|all| all.iter().any(|interface| interface["state"] != "down"))
+        };
+        let instances = self.all("virtualmachineinstances").filter(is_up);
+        let names = instances.filter_map(|instance| instance["metadata"]["name"].as_str()).map(str::to_owned);
+        names.filter(|name| name.starts_with("served")).collect()
     }
 
     fn has_data(&self, vm: &str) -> bool {
@@ -275,4 +287,24 @@ async fn a_restore_that_is_taken_back_gives_every_disk_its_volume_and_imports_no
         let importers: Vec<_> = made.filter(|pod| pod.name.contains("importer")).collect();
         assert!(importers.is_empty(), "{}: {importers:?}", case.name);
     }
+}
+
+/// They have the same addresses.
+#[tokio::test(start_paused = true)]
+async fn a_vm_restored_as_a_new_one_is_never_on_the_network_together_with_the_old_one() {
+    let library = shipped();
+    let rehearsals = &library.get("vm-restore-as-new").unwrap().rehearsals;
+    let case = rehearsals.iter().find(|case| case.name == "good").unwrap();
+    let stage = stage(&library, case, 1.0).await;
+    let run = stage.start("vm-restore-as-new", case).await.unwrap();
+    let mut seen = BTreeSet::new();
+    let view = stage
+        .attend(run, case, |_| {
+            seen.insert(Objects::of(&stage).connected());
+        })
+        .await
+        .unwrap();
+    assert_eq!(word(&view), ["verified", "Succeeded"], "{}", view["failure"]);
+    let alone = [vec!["served".to_owned()], vec![], vec!["served-2".to_owned()]];
+    assert_eq!(seen, alone.into());
 }

@@ -391,14 +391,32 @@ fn a_restore_that_somebody_deletes_frees_the_vm_and_leaves_its_claim() {
 fn a_restore_to_another_name_makes_a_halted_vm_beside_the_old_one() {
     let mut scene = snapshotted(&[]);
     let target = json!({ "apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "b" });
-    scene.restore_with("r", json!({ "target": target }));
+    let overrides = json!([{ "volumeName": "disk-0", "restoreName": "b-root" }]);
+    let patches = json!([r#"{"op": "add", "path": "/spec/template/spec/domain/cpu/cores", "value": 4}"#]);
+    scene.restore_with(
+        "r",
+        json!({ "target": target, "volumeRestoreOverrides": overrides, "patches": patches }),
+    );
     scene.wait(90);
     assert!(scene.is_complete());
     let new = scene.0.get(VIRTUAL_MACHINES, "default", "b").expect("is made");
     assert_eq!(text(&new, "/spec/runStrategy"), "Halted");
-    let claim = text(&items(&new, "/spec/template/spec/volumes")[0], "/dataVolume/name").to_owned();
-    assert!(scene.has_data(&claim));
+    assert_eq!(new["spec"]["template"]["spec"]["domain"]["cpu"]["cores"], json!(4));
+    assert_eq!(text(&items(&new, "/spec/template/spec/volumes")[0], "/dataVolume/name"), "b-root");
+    assert!(scene.has_data("b-root"));
     assert_eq!(scene.content("d"), "written later");
+}
+
+#[test]
+fn a_patch_that_does_not_fit_keeps_a_restore_to_another_name_waiting() {
+    let mut scene = snapshotted(&[]);
+    let target = json!({ "apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "b" });
+    let patches = json!([r#"{"op": "replace", "path": "/spec/nothing/here", "value": 4}"#]);
+    scene.restore_with("r", json!({ "target": target, "patches": patches }));
+    scene.wait(90);
+    assert!(!scene.is_complete() && scene.0.get(VIRTUAL_MACHINES, "default", "b").is_none());
+    let told = condition(&scene.restored(), "Progressing").expect("is told").clone();
+    assert!(text(&told, "/reason").starts_with("patch "), "{told}");
 }
 
 #[test]

@@ -255,9 +255,17 @@ impl Work<'_> {
             patch["metadata"]["annotations"][restored::LAST] = uid(self.restore).into();
             turn.patch(self.vm_key, vm, patch);
         } else {
-            wanted["running"] = Value::Null;
-            wanted["runStrategy"] = Strategy::Halted.name().into();
-            turn.create(VIRTUAL_MACHINES, restored::new_vm(source, wanted, self.vm_key, self.restore));
+            if let Some(spec) = wanted.as_object_mut() {
+                spec.remove("running");
+                spec.insert("runStrategy".to_owned(), Strategy::Halted.name().into());
+            }
+            match restored::new_vm(source, wanted, self.vm_key, self.restore) {
+                Ok(vm) => turn.create(VIRTUAL_MACHINES, vm),
+                Err(why) => {
+                    self.wait(turn, &why);
+                    return true;
+                }
+            }
         }
         turn.status(self.key, self.restore, json!({ "deletedDataVolumes": obsolete }));
         true

@@ -153,8 +153,11 @@ pub(super) fn spec(vm: &Value, disks: &[Disk<'_>]) -> Value {
     spec
 }
 
-/// A VM of another name, with the metadata of the one in the snapshot.
-pub(super) fn new_vm(source: &Value, spec: Value, key: &Key, restore: &Value) -> Value {
+/// A VM of another name, with the metadata of the one in the snapshot, changed by the JSON patches of the restore.
+///
+/// # Errors
+/// A patch that is none, or that does not fit.
+pub(super) fn new_vm(source: &Value, spec: Value, key: &Key, restore: &Value) -> Result<Value, String> {
     let mut metadata = json!({ "name": &*key.name, "namespace": &*key.namespace });
     for field in ["labels", "annotations"] {
         if source["metadata"][field].is_object() {
@@ -162,5 +165,10 @@ pub(super) fn new_vm(source: &Value, spec: Value, key: &Key, restore: &Value) ->
         }
     }
     metadata["annotations"][LAST] = uid(restore).into();
-    json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata, "spec": spec })
+    let mut vm = json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": metadata, "spec": spec });
+    for patch in items(restore, "/spec/patches").iter().filter_map(Value::as_str) {
+        let operation = serde_json::from_str(patch).map_err(|error| format!("patch {patch}: {error}"))?;
+        json_patch::patch(&mut vm, &[operation]).map_err(|error| format!("patch {patch}: {error}"))?;
+    }
+    Ok(vm)
 }
