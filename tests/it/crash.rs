@@ -181,12 +181,16 @@ impl<'a> Bench<'a> {
     /// The end state, and how often windrow wrote each object; `code` is how the run ended.
     fn outcome(&self, code: i32) -> Outcome {
         let mut writes = BTreeMap::new();
+        let objects: Vec<_> = self.cluster.objects().into_iter().map(|(_, object)| object).collect();
+        let mut objects = serde_json::to_string(&objects).unwrap();
+        // The run stands in labels, and in the names of what it made.
+        objects = objects.replace(self.run()["run"].as_str().unwrap(), "RUN");
         for entry in self.cluster.audit().into_iter().filter(|entry| entry.manager.starts_with("windrow-")) {
             let name = without_run(&entry.name);
+            objects = objects.replace(&entry.name, name);
             *writes.entry(format!("{} {name} {}", entry.verb, entry.manager)).or_default() += 1;
         }
-        let objects =
-            self.cluster.objects().into_iter().map(|(_, object)| Arc::unwrap_or_clone(object)).collect();
+        let objects = serde_json::from_str(&objects).unwrap();
         Outcome { code, state: self.show()["state"].as_str().unwrap().to_owned(), writes, objects }
     }
 }
