@@ -107,7 +107,7 @@ fn each_undo_that_fails_holds_the_run_and_comes_to_the_same_end_when_it_is_repea
 /// `WINDROW_SEED`: sixteen seeds reach each.
 const OTHERS: usize = 16;
 /// At so many other appends of one scene at most: the longest have more than a thousand events.
-const OTHERS_MAX: usize = 24;
+const OTHERS_MAX: usize = 8;
 
 /// It dies after an append: what is appended together is durable together. Early, the last event has had no effect yet:
 /// what it announces is done by the next process. Late, all of its effect is there and its result is lost: the step is
